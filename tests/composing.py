@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from nmt.config import check as schema
 from nmt.config.catalog import FAMILIES, entries_of, family_of, options_of, values_of
 from nmt.config.compose import experiment_of
-from nmt.config.settings import Model, Settings
+from nmt.config.settings import Model, Settings, with_decode
 from nmt.encodings.registry import find
 
 BY_COLUMNS = FAMILIES[-2]
@@ -30,23 +30,24 @@ SHARED: list[Path] = []  # the directory, once conftest.py knows it
 def settings_of(*arguments: str) -> Settings:
     """What `experiment_of` makes of arguments, with less of Hydra.
 
-    model.KEY=VALUE is put in afterwards, an encoding's entries are read from its file, and a list
-    of encodings is merged of its members.
+    model.KEY=VALUE and decode.KEY=VALUE are put in afterwards, an encoding's entries are read from
+    its file, and a list of encodings is merged of its members.
     """
     return deepcopy(_settings_of(arguments))
 
 
 @cache
 def _settings_of(arguments: tuple[str, ...]) -> Settings:
-    sizes = [a for a in arguments if a.startswith("model.") and a.partition("=")[2]]
-    rest = [a for a in arguments if a not in sizes]
+    values = [a for a in arguments if a.startswith(("model.", "decode.")) and a.partition("=")[2]]
+    rest = [a for a in arguments if a not in values]
     settings = (_of_file(rest[0]) or _merged(rest[0])) if len(rest) == 1 else None
     settings = settings or deepcopy(_composed(*rest))
-    if not sizes:
+    if not values:
         return settings
-    changed: Any = OmegaConf.to_container(OmegaConf.from_dotlist(sizes))
-    model = schema.read(Model, {**vars(settings.model), **changed["model"]}, "model")
-    return replace(settings, model=model)
+    changed: Any = OmegaConf.to_container(OmegaConf.from_dotlist(values))
+    model = {**vars(settings.model), **changed.get("model", {})}
+    settings = replace(settings, model=schema.read(Model, model, "model"))
+    return with_decode(settings, changed.get("decode", {}))
 
 
 def _of_file(argument: str) -> Settings | None:

@@ -21,7 +21,7 @@ STILL = (
         (*TINY, "encoding=relative"),
         (*TINY, *STILL, "encoding=[absolute,relative]"),
         ("encoding=[relative,relative_key]", "model.source_eos=false"),
-        ("encoding=[rotary,alibi,learned]",),
+        ("encoding=[rotary,alibi,learned]", "decode.alpha=0", "decode.target_language=null"),
         ("encoding=[complex_order,alibi]", *TINY),
         ("encoding=[relative,absolute]", "tau=3"),
         *[(f"encoding={option}",) for option in FILES],

@@ -10,7 +10,6 @@ import pytest
 from nmt.cli import import_model
 from nmt.cli.translate import main as translate
 from nmt.errors import Exit
-from nmt.exchange import interface
 
 
 def holding(*names: str, **config: Any) -> Callable[[Path], None]:
@@ -70,38 +69,27 @@ def test_a_directory_that_cannot_be_imported_is_named(
     [
         ("checkpoint_best.pt", "a model of fairseq;"),
         ("model.pt", "weights of another toolkit;"),
-        ("notes.txt", "a file; give its directory, "),
+        ("model.safetensors", "a file; give its directory, {directory};"),
     ],
 )
 def test_a_file_is_not_taken_for_a_missing_directory(
     name: str, what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / name).write_bytes(b"\x80")
-    assert import_model.main([str(tmp_path / name), str(tmp_path / "made")]) == Exit.DATA
-    assert capsys.readouterr().err.startswith(f"nmt: {tmp_path / name}: {what}")
-
-
-def test_a_file_of_a_model_that_can_be_read_names_its_directory(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    holding("model.safetensors", **MARIAN)(tmp_path / "opus")
-    weights = tmp_path / "opus" / "model.safetensors"
-    assert import_model.main([str(weights), str(tmp_path / "made")]) == Exit.DATA
-    assert f"a file; give its directory, {tmp_path / 'opus'};" in capsys.readouterr().err
+    holding(name, **MARIAN)(directory := tmp_path / "theirs")
+    assert import_model.main([str(directory / name), str(tmp_path / "made")]) == Exit.DATA
+    what = what.format(directory=directory)
+    assert capsys.readouterr().err.startswith(f"nmt: {directory / name}: {what}")
 
 
 @pytest.mark.parametrize("prefix", ["", "https://huggingface.co/"])
-def test_a_name_of_the_hub_is_told_how_to_be_downloaded(
+def test_for_a_name_of_the_hub_the_error_says_how_to_download_it(
     prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(interface, "find_spec", lambda name: None)  # huggingface_hub, for one
     name = f"{prefix}Helsinki-NLP/opus-mt-de-en"
     assert import_model.main([name, "made"]) == Exit.NO_INPUT
     message = capsys.readouterr().err
     assert "hf download Helsinki-NLP/opus-mt-de-en --local-dir opus-mt-de-en" in message
-    assert "git clone https://huggingface.co/Helsinki-NLP/opus-mt-de-en\n" in message
-    assert "pip install 'nmt-toolkit[hub]'" in message
     (tmp_path / "models").mkdir()
     assert import_model.main(["models/mistyped", "made"]) == Exit.NO_INPUT
     assert "hf download" not in capsys.readouterr().err

@@ -31,7 +31,6 @@ together; without one, all are checked. Exit codes of --check: 0 all passed, 70 
   nmt-encodings relative model=base tau=8
   nmt-encodings mine "[mine,relative]" --check --config-dir mine/conf
 """
-TOKENS = 64  # of the sentences in which an export looks at positions
 
 
 def command(argv: list[str]) -> None:
@@ -80,7 +79,7 @@ def exportable(settings: "Settings") -> str:
 
     small = shrink(settings)
     try:
-        ctranslate2_write.positions(small, build_perturbed(small), TOKENS)
+        ctranslate2_write.positions(small, build_perturbed(small))
     except UserError as error:
         return f"no: {error}"
     return "nmt-export --to ctranslate2 writes it, and compares"

@@ -50,21 +50,20 @@ def command(argv: list[str]) -> None:
     from nmt import build, modeldir
     from nmt.config.settings import with_decode
     from nmt.exchange.exporting import export
-    from nmt.exchange.model_card import CardOptions
 
     trained = modeldir.load(options.model)
     settings = with_decode(trained.settings, options.changes)
     vocabularies = trained.source.vocabulary, trained.target.vocabulary
     build.set_languages(trained.model, settings.decode, *vocabularies)
     trained = trained._replace(settings=settings)
-    name = Path(options.model).resolve().name
     export(
         trained,
         options.directory,
         sample_lines(options.samples),
         options.to,
         options.precision,
-        CardOptions(name, options.license),
+        Path(options.model).resolve().name,
+        options.license,
         options.names,
     )
     sys.stdout.write(f"{options.directory}\n")

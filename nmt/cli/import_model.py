@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 USAGE = "nmt-import SOURCE MODEL [--samples FILE] [--trained-length N] [--languages SOURCE,TARGET]"
 ABOUT = """
 Convert a model of another toolkit to a model directory, which nmt-translate, nmt-evaluate and
-trainer.init_from read. SOURCE is OWNER/NAME on the Hugging Face hub (needs extra hub), a
-directory of one of these kinds, or a file:
+trainer.init_from read. SOURCE is a directory of one of these kinds, or a file; for a model of the
+Hugging Face hub, first run hf download OWNER/NAME --local-dir NAME:
 
 - a Marian model as Hugging Face stores it (OPUS-MT; extra hf), with its two .spm;
 - a Marian model as Marian stores it (.npz), with its vocabulary and decoder.yml;
@@ -57,19 +57,19 @@ def command(argv: list[str]) -> None:
     from nmt.system import manifest
 
     lines = sample_lines(options.samples)
-    source = importing.locate(options.source)
-    log.info("reading %s", source)
+    importing.check(options.source)
+    log.info("reading %s", options.source)
     with TemporaryDirectory() as work:
-        directory = importing.unpack(source, Path(work) / "model")
+        directory = importing.unpack(options.source, Path(work) / "model")
         imported = importing.read(directory, options.trained_length, options.languages)
         log_model(imported.trained)
+        if imported.trained.facts["longest_source"] is None:
+            log.warning(
+                "longest source in training: unknown, as no file of %s tells; without "
+                "--trained-length N, in pieces, no report marks lengths beyond it",
+                options.source,
+            )
         certificate = importing.certify(imported, lines)
-    if imported.trained.facts["longest_source"] is None:
-        log.warning(
-            "longest source in training: unknown, since no file of %s tells; no report will mark "
-            "lengths beyond it (--trained-length N says it, in pieces)",
-            source,
-        )
     log.info("writing %s", options.model)
     modeldir.save(imported.trained, options.model, {CERTIFICATE: manifest.dump(certificate)})
     sys.stdout.write(f"{options.model}\n")
@@ -90,7 +90,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options; raises UserError, or SystemExit as argparse does."""
     parser = Parser("nmt-import", USAGE, ABOUT)
     add = parser.add_argument
-    add("source", type=Path, metavar="SOURCE", help="directory, file or name of another model")
+    add("source", type=Path, metavar="SOURCE", help="directory or file of another model")
     add("model", type=Path, metavar="MODEL", help="directory to be made; must not exist")
     add("--samples", metavar="FILE", help="lines of the source language to compare on")
     add(

@@ -1,16 +1,15 @@
-"""Packages of Argos Translate (.argosmodel), which LibreTranslate installs too: read, written.
+"""Read and write packages of Argos Translate (.argosmodel), which LibreTranslate installs, too.
 
-What its client does with a line stands in argostranslate 1.11, tokenizer.py and translate.py: one
-SentencePiece model cuts lines and joins pieces, underscores of the output become spaces, and
-CTranslate2 searches with a beam of 4 and a length penalty of length^0.2; nothing tells it to leave
-out special pieces. So here these have no probability in the model itself.
+The client (argostranslate 1.11, tokenizer.py and translate.py) cuts lines and joins pieces by one
+SentencePiece model, turns underscores of the output into spaces, and searches by CTranslate2 with a
+beam of 4 and a length penalty of length^0.2. It does not exclude special pieces, so they get no
+probability in the exported model.
 """
 
 import io
 import re
 import shutil
 import zipfile
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from nmt.system import manifest
 from nmt.text.unigram import SPACE, Unigram, language_codes
 
 METADATA, MODEL = "metadata.json", "sentencepiece.model"
-MOST_UNPACKED = 20  # times the size of a package: weights hardly become smaller
+MOST_UNPACKED = 20  # times the size of a package: weights can hardly be compressed
 CODES = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")  # of languages
 IMPOSSIBLE = -1e4  # a logit whose probability is 0, and which float16 can hold
 VERSION = "1.0"  # of a package
@@ -35,7 +34,7 @@ WRITTEN = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip: the same model gi
 
 
 def unpack(package: Path, directory: Path) -> None:
-    """The model of a package, and its SentencePiece model for both sides."""
+    """Unpack the model of a package, and its SentencePiece model for both sides."""
     directory.mkdir()
     with zipfile.ZipFile(package) as archive:
         if sum(m.file_size for m in archive.infolist()) > MOST_UNPACKED * package.stat().st_size:
@@ -51,10 +50,8 @@ def unpack(package: Path, directory: Path) -> None:
 
 
 def prepare(trained: Trained) -> Export:
-    """How a model becomes a package: one whose lines the client cuts as it does, and joins so.
+    """Prepare the export of a model; UserError if the client would treat its text otherwise."""
 
-    Raises UserError for models whose text the client would treat otherwise.
-    """
     families.refuse_languages(trained)
     never = FORBIDDEN[trained.settings.decode.unknown]
     written = without_ids(trained, never, IMPOSSIBLE)
@@ -67,7 +64,6 @@ def prepare(trained: Trained) -> Export:
         "Argos Translate and LibreTranslate",
         partial(ctranslate2_write.write_weights, written, naming, sites),
         usage=lambda name: model_card.render("argos_card.jinja", file=name, **languages).strip(),
-        suffix=".argosmodel",
         pack=partial(_pack, segmenter.model, (data.source_language, data.target_language)),
     )
 
@@ -75,7 +71,7 @@ def prepare(trained: Trained) -> Export:
 def _pack(
     segmenter: bytes, codes: tuple[str, str], directory: Path, names: tuple[str, str] | None
 ) -> bytes:
-    """The archive, all in one directory as the client expects."""
+    """The archive, in one directory as the client expects."""
     (source, target), (source_name, target_name) = codes, names or codes
     metadata = {
         "package_version": VERSION,
@@ -89,26 +85,20 @@ def _pack(
     for file in sorted(directory.iterdir()):
         folder = "" if file.name in (CERTIFICATE, manifest.README) else "model/"
         files[f"{folder}{file.name}"] = file.read_bytes()
-    place = f"translate-{source}_{target}-{VERSION.replace('.', '_')}"
-    return zip_files((f"{place}/{name}", data) for name, data in files.items())
-
-
-def zip_files(files: Iterable[tuple[str, bytes]]) -> bytes:
-    """A zip archive of files (name, bytes), always of the same bytes."""
+    folder = f"translate-{source}_{target}-{VERSION.replace('.', '_')}"
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
-        for name, data in files:
-            info = zipfile.ZipInfo(name, WRITTEN)
+        for name, data in files.items():
+            info = zipfile.ZipInfo(f"{folder}/{name}", WRITTEN)
             info.external_attr = 0o644 << 16
             archive.writestr(info, data, zipfile.ZIP_DEFLATED)
     return stream.getvalue()
 
 
 def _check_text(trained: Trained) -> Unigram:
-    """Refuse a model where the client would cut a normalised line or join pieces otherwise.
+    """The segmenter of the source; UserError if the client would cut or join text otherwise.
 
-    Returns the segmenter of the source. Joining is compared apart from white space, of which nmt
-    leaves single spaces, and from underscores.
+    White space and underscores may differ.
     """
     data = trained.settings.data
     for key in ("source_language", "target_language"):

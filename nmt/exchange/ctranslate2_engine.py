@@ -1,9 +1,8 @@
-"""CTranslate2 as an engine of nmt-translate: below lines, windows and parts as any other.
+"""CTranslate2 as a search engine of nmt-translate.
 
-What its search does stands in its src/decoding.cc (4.8). With a length penalty it ends as soon as
-beam_size x patience hypotheses are finished, whether or not an open one is better; without, when
-the best is. It ranks by pieces^alpha; here they are scored and ranked anew, as
-decode.length_penalty says.
+Its search is in src/decoding.cc (4.8). With a length penalty it ends as soon as beam_size x
+patience hypotheses are finished, even if an open one is better; without one, when the best is
+finished. It ranks by pieces^alpha; hypotheses are ranked again here by decode.length_penalty.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -64,7 +63,7 @@ def is_exported(path: Path) -> bool:
 
 
 def settings_file(settings: Settings, precision: str) -> bytes:
-    """The settings that go along with an export of this precision, as a file; it searches."""
+    """The settings file of an export in a precision; sampling becomes beam search."""
     known: Any = next((name for name in PRECISIONS if precision.startswith(name)), "float32")
     decode = replace(settings.decode.by_beam(), precision=known)
     return manifest.dump(freeze(modeldir.portable(replace(settings, decode=decode))))
@@ -101,14 +100,14 @@ def load(path: Path) -> ExportedModel:
 
 
 def pick(name: str) -> DeviceName:
-    """The device of a name; as `system.device.pick`, by what CTranslate2 sees."""
+    """The device of a name, among those that CTranslate2 finds."""
     from ctranslate2 import get_cuda_device_count
 
     return parse_device(name, get_cuda_device_count, "CTranslate2")
 
 
 class CTranslate2Engine:
-    """A directory that CTranslate2 searches in; an Engine."""
+    """An exported model, searched by CTranslate2; an Engine."""
 
     columns: Set[str] = frozenset()  # such models are not exported
     column_ranges: Mapping[str, range] = {}
@@ -116,7 +115,7 @@ class CTranslate2Engine:
     def __init__(
         self, model: ExportedModel, decode: Decode, device: DeviceName, threads: int | None = None
     ) -> None:
-        """Raises UserError for settings that CTranslate2 cannot follow."""
+        """Raises UserError for settings that CTranslate2 does not support."""
         refuse(decode)
         from ctranslate2 import Translator as Reader
 
@@ -150,7 +149,7 @@ class CTranslate2Engine:
 
     @property
     def most_workers(self) -> int:
-        """Two on CPUs: one searches, and the next batch waits for it; 1 on a GPU."""
+        """2 on CPUs, so that the next batch waits while one is searched; 1 on a GPU."""
         return 2 if self.device.type == "cpu" else 1
 
     @contextmanager
@@ -165,29 +164,29 @@ class CTranslate2Engine:
             threads.shutdown(cancel_futures=True)
 
     def search(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
-        """Find up to n_best hypotheses for each source; raises UserError (71) for want of memory.
+        """Find up to n_best hypotheses for each source; raises UserError (71) for lack of memory.
 
-        A call of CTranslate2 has one limit. Where it returns all hypotheses that ended a search,
-        and all ended before the limit of their source, it may have been any higher one: so all
-        sources are searched together, and those that came to their limits once more, with them.
-        No translation depends on others.
+        A call of CTranslate2 has one length limit. With a length penalty it returns all finished
+        hypotheses; if all of them end before the limit of their source, a higher limit gave the
+        same. So all sources are first searched with the highest limit, and those that reached
+        their own are searched again with it. No translation depends on others.
         """
         if any(source.required for source in sources):
             raise UserError(f"prefixes: not with CTranslate2; {BY_NMT}")
         limits = [source.limit for source in sources]
-        found = {place: [NOTHING] for place, limit in enumerate(limits) if limit == 0}
-        rest = [place for place, limit in enumerate(limits) if limit > 0]
+        outputs = {index: [NOTHING] for index, limit in enumerate(limits) if limit == 0}
+        rest = [index for index, limit in enumerate(limits) if limit > 0]
         everything = [(max(limits), rest)] if rest and self.ranks_all else []
         lengths = [len(source.ids) for source in sources]
         with within_memory(lengths, self.decode.batch_tokens, self.device):
-            for place, hypotheses in self._search_ctranslate2(sources, everything, n_best):
-                longest, own = max(len(h.ids) for h in hypotheses), limits[place]
-                if own == everything[0][0] or longest < own - 1:  # then eos is the last in reach
-                    found[place] = hypotheses
-            rest = sorted({*rest} - {*found}, key=limits.__getitem__)
+            for index, hypotheses in self._search_ctranslate2(sources, everything, n_best):
+                longest, limit = max(len(h.ids) for h in hypotheses), limits[index]
+                if limit == max(limits) or longest < limit - 1:  # eos, too, came before the limit
+                    outputs[index] = hypotheses
+            rest = sorted({*rest} - {*outputs}, key=limits.__getitem__)
             by_limit = [(limit, [*some]) for limit, some in groupby(rest, limits.__getitem__)]
-            found.update(self._search_ctranslate2(sources, by_limit, n_best))
-        return [found[place][:n_best] for place in range(len(sources))]
+            outputs.update(self._search_ctranslate2(sources, by_limit, n_best))
+        return [outputs[index][:n_best] for index in range(len(sources))]
 
     def cross_attention(self, pairs: Sequence[Source]) -> list[Weights]:
         """Raises UserError: CTranslate2 shows the attention of its own outputs alone."""
@@ -196,33 +195,33 @@ class CTranslate2Engine:
     def _search_ctranslate2(
         self, sources: Sequence[Source], by_limit: Sequence[tuple[int, Sequence[int]]], n_best: int
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """The hypotheses, best first, of the sources at some places, which have these limits.
+        """The hypotheses, best first, of the sources with these indices, by their limits.
 
-        All batches are started before the first is waited for.
+        All batches are started before the first result is read.
         """
         count = self.options["beam_size"] * self.options["patience"] if self.ranks_all else n_best
         options = self.options | {"num_hypotheses": count, "return_scores": True}
         started: list[tuple[int, list[int], list[Any]]] = []
-        for limit, places in by_limit:
-            lengths = [len(sources[place].ids) for place in places]
+        for limit, indices in by_limit:
+            lengths = [len(sources[index].ids) for index in indices]
             parallel = -(-self.threads // len(by_limit))
             for group in batches_of(lengths, self.batch_tokens, 1, parallel):
-                batch = [places[i] for i in group]
-                named = [self.naming.source.of(sources[place].ids[:-1]) for place in batch]
+                batch = [indices[i] for i in group]
+                named = [self.naming.source.of(sources[index].ids[:-1]) for index in batch]
                 options |= output_options(self.naming, len(batch), limit)
                 results = self.reader.translate_batch(named, asynchronous=True, **options)
                 started.append((limit, batch, results))
         for limit, batch, results in started:
-            for place, result in zip(batch, results, strict=True):
+            for index, result in zip(batch, results, strict=True):
                 outputs = result.result()
                 hypotheses = [
                     self._hypothesis(self.naming.target.ids(pieces), limit, s)
                     for pieces, s in zip(outputs.hypotheses, outputs.scores, strict=True)
                 ]
-                yield place, sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+                yield index, sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 
     def _hypothesis(self, ids: list[int], limit: int, score: float) -> Hypothesis:
-        """One output with its score as nmt has it; of `limit` pieces, it counts as cut."""
+        """One output with nmt's score; one of `limit` pieces counts as cut."""
         finished = len(ids) < limit
         length = len(self.naming.target.language) + len(ids) + finished  # a language counts
         log_prob = score * length ** self.options["length_penalty"]
@@ -231,7 +230,7 @@ class CTranslate2Engine:
 
 
 def refuse(decode: Decode) -> None:
-    """Raise UserError for what CTranslate2 has not, or otherwise."""
+    """Raise UserError for search settings that CTranslate2 lacks or treats otherwise."""
     for key, usual, why in (
         ("method", "beam", "it draws otherwise, without a seed for each line"),
         ("position_scale", 1, "its positions are fixed"),

@@ -1,4 +1,4 @@
-"""CTranslate2's names of ids and weights, and the options with which it searches as nmt does."""
+"""CTranslate2's names for ids and weights, and the options with which it searches like nmt."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,19 +34,19 @@ PATIENCE = 2
 
 @dataclass(frozen=True)
 class SideNames:
-    """CTranslate2's names of our ids of a side, and the positions of its table."""
+    """CTranslate2's names for our ids of one side, and the length of its table of positions."""
 
-    names: list[str]  # by our ids; empty of one that it does not have
-    table: int | None = None  # tokens that it is right for, a language included; None: any number
-    language: Sequence[str] = ()  # the name before each line, if there is one
+    names: list[str]  # by our ids; "" for an id that it does not have
+    table: int | None = None  # tokens, with a language; None: no limit
+    language: Sequence[str] = ()  # the name of the language before each line, if there is one
 
     @property
     def longest(self) -> int | None:
-        """Ids of the longest line, one for eos or bos included; None: any number."""
+        """Ids of the longest line, with eos or bos; None: no limit."""
         return self.table and self.table - len(self.language)
 
     def of(self, ids: Iterable[int]) -> list[str]:
-        """The names of a line; it adds the eos of a source itself."""
+        """The names of a line; CTranslate2 adds the eos of a source."""
         return [*self.language, *(self.names[i] for i in ids)]
 
     def ids(self, output: Sequence[str]) -> list[int]:
@@ -66,9 +66,9 @@ class Naming(NamedTuple):
 
 
 def names(source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]:
-    """The names of all ids of both sides in an export: our special ids, then the pieces.
+    """The names of all ids of both sides in an export: special ids, then pieces.
 
-    Those are called SPECIAL, with an underscore more as long as a piece of the text is called so.
+    The special ids are called SPECIAL, with underscores added while a piece has the same name.
     """
     pieces = {*source.to_json(), *target.to_json()}
 
@@ -80,7 +80,7 @@ def names(source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]
 
 
 def prefixes(decode: Decode, source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]:
-    """The pieces, if any, before each source and each target: the languages of the settings."""
+    """The pieces of the languages in the settings, put before each source and each target."""
     before, after = (
         language_id(source, decode.source_language, "decode.source_language"),
         language_id(target, decode.target_language, "decode.target_language"),
@@ -89,9 +89,9 @@ def prefixes(decode: Decode, source: Vocabulary, target: Vocabulary) -> tuple[li
 
 
 def modules(shape: Model) -> Iterator[tuple[str, list[str]]]:
-    """The norms and linear maps of the stacks by name there, and ours of those that each holds.
+    """CTranslate2's name of each norm and linear map, and our modules that it consists of.
 
-    A layer that is shared comes once for each pass.
+    A shared layer comes once for each pass.
     """
     for stack, count in (("encoder", shape.encoder_layers), ("decoder", shape.decoder_layers)):
         if shape.norm == "pre":
@@ -104,10 +104,10 @@ def modules(shape: Model) -> Iterator[tuple[str, list[str]]]:
 
 
 def search_options(naming: Naming, decode: Decode) -> dict[str, Any]:
-    """How `translate_batch` must search to find what nmt finds, but for the limit of its length.
+    """Arguments of `translate_batch` with which it finds what nmt finds, but for a length limit.
 
-    With a length penalty that CTranslate2 does not have, it is to give all hypotheses and their
-    scores, so that they can be ranked anew.
+    With a length penalty that CTranslate2 lacks, it returns all hypotheses and their scores, so
+    that they can be ranked again.
     """
     beam = decode.beam_size
     penalised = beam > 1 and decode.alpha > 0
@@ -127,14 +127,14 @@ def search_options(naming: Naming, decode: Decode) -> dict[str, Any]:
 
 
 def is_ranked_anew(decode: Decode) -> bool:
-    """Whether hypotheses are scored by a length penalty that CTranslate2 does not have."""
+    """Whether hypotheses have a length penalty that CTranslate2 lacks."""
     return decode.beam_size > 1 and decode.alpha > 0 and decode.length_penalty == "wu"
 
 
 def output_options(naming: Naming, sources: int, limit: int) -> dict[str, Any]:
-    """Options with which the outputs of so many sources follow a language, if there is one.
+    """Arguments that put the language, if any, before the outputs of so many sources.
 
-    `limit`: of pieces, to which CTranslate2 counts those before an output, too.
+    `limit`: pieces of an output; CTranslate2 counts the language, too.
     """
     language = naming.target.language
     prefix = {"target_prefix": [[*language]] * sources} if language else {}

@@ -1,7 +1,7 @@
-"""CTranslate2 directories become models: those of OpenNMT, Eole, fairseq and OPUS-MT, converted.
+"""Read CTranslate2 directories, into which OpenNMT, Eole, fairseq and OPUS-MT can be converted.
 
-Transformers with sinusoids or Shaw's relative positions, or with none. Nothing is left out in
-silence: a variable that has no place here is refused by name.
+Supported are Transformers with sinusoids, Shaw's relative positions, or none. A variable that has
+no counterpart here is refused by name.
 """
 
 import re
@@ -36,7 +36,7 @@ from nmt.system import manifest
 from nmt.text.side import Segmenter, Side
 from nmt.text.unigram import MarianSegmenter, Unigram
 
-PADDINGS = ("<blank>", "<pad>")  # what a vocabulary calls padding
+PADDINGS = ("<blank>", "<pad>")  # names of padding in vocabularies
 LANGUAGE = re.compile("__[a-z]{2,3}__|[a-z]{3}_[A-Z][a-z]{3}")  # a piece of M2M100, of NLLB
 SAME, ROUNDED = 1e-4, 1e-7  # largest difference of two sinusoids, and what each position adds
 TIED = {  # model.tie -> matrices of ours that are another one
@@ -45,14 +45,14 @@ TIED = {  # model.tie -> matrices of ours that are another one
     "all": ("target_embedding", "output"),
 }
 FROM_ZERO = "decoder/start_from_zero_embedding"  # as Marian's decoders do
-PLAIN = (  # variables that decide on what is computed; they must be 0, or absent
+PLAIN = (  # variables of other architectures; they must be 0 or absent
     *("encoder/embeddings_merge", "encoder/multi_query_attention", "decoder/alibi"),
     *("decoder/alibi_use_positive_positions", "decoder/scale_alibi"),
 )
 
 
 def read(directory: Path, trained_length: int | None = None) -> Imported:
-    """Read a model; its segmenters are source.json and target.json, or .spm, in the same place."""
+    """Read a model with its segmenters: source.json and target.json, or .spm."""
     files = ctranslate2_file.read(directory)
     from_zero = bool(files.number(FROM_ZERO, 0))
     names = files.source, files.target
@@ -62,18 +62,18 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         Side(_segmenter(directory, name, kind), side.vocabulary)
         for name, side in zip(("source", "target"), ids, strict=True)
     ]
-    encoding = [*_encoding(files), "decode.alpha=1.0"]
-    package = manifest.read(where, None) if (where := directory / METADATA).exists() else {}
+    package = manifest.read(path, None) if (path := directory / METADATA).exists() else {}
     languages = [str(package.get(f"{end}_code", UNNAMED)) for end in ("from", "to")]
-    settings = settings_of(encoding, _shape(files), trained_length, files.shared, languages)
+    shared = files.source == files.target
+    shape, search = _shape(files), {"alpha": 1.0}
+    settings = settings_of(_encoding(files), search, shape, trained_length, shared, languages)
     if (directory / SETTINGS_BESIDE).exists():  # by nmt-export: how its text is read and searched
         sealed = manifest.VerifiedDirectory(directory, "a whole directory of nmt-export")
         exported = modeldir.settings_of(sealed, SETTINGS_BESIDE)
         cut = exported.segmenter
         if cut.kind in LEARNED:  # files say it by their number
-            cut = replace(cut, shared_vocabulary=files.shared)
+            cut = replace(cut, shared_vocabulary=shared)
         settings = replace(settings, data=exported.data, segmenter=cut, decode=exported.decode)
-        trained_length = trained_length or modeldir.facts_of(sealed)["longest_source"]
     tensors = _tensors(files, settings, *ids)
     files.refuse_rest()
     trained = make_trained(
@@ -82,24 +82,24 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     languages_before = prefixes(settings.decode, *(side.vocabulary for side in ids))
     naming = []
     for side, pieces, language in zip(ids, names, languages_before, strict=True):
-        ours = ["" if i in side.absent else pieces[n] for i, n in enumerate(side.theirs)]
+        ours = ["" if i in side.absent else pieces[n] for i, n in enumerate(side.numbers)]
         naming.append(SideNames(ours, language=language))
     scorer = partial(CTranslate2Scorer, directory, Naming(*naming), settings.decode)
     return Imported(trained, CTRANSLATE2, scorer)
 
 
 def _ids(files: CTranslate2Files, names: Sequence[str], from_zero: bool) -> MarianIds:
-    """The ids of a side; UserError (65) for a config that asks for what nmt does not do."""
-    where, config = files.directory / "config.json", files.config
+    """The ids of a side; UserError (65) for a config that nmt does not support."""
+    path, config = files.directory / "config.json", files.config
     if config.get("add_source_bos"):
-        raise UserError(f"{where}: add_source_bos=true cannot be read", Exit.DATA)
+        raise UserError(f"{path}: add_source_bos=true cannot be read", Exit.DATA)
     eos, unk, start = (config.get(f"{key}_token") for key in ("eos", "unk", "decoder_start"))
     special = [eos, unk] if from_zero else [eos, unk, start]
     if missing := [piece for piece in special if piece not in names]:
-        raise UserError(f"{where}: the vocabulary has no {missing[0]}", Exit.DATA)
+        raise UserError(f"{path}: the vocabulary has no {missing[0]}", Exit.DATA)
     if start == eos and (language := next(filter(LANGUAGE.fullmatch, names), None)):
         raise UserError(
-            f"{where}: the piece {language} chooses a language; import the directory of M2M100 or "
+            f"{path}: the piece {language} chooses a language; import the directory of M2M100 or "
             "NLLB that was converted",
             Exit.DATA,
         )
@@ -124,7 +124,7 @@ def _segmenter(directory: Path, name: str, kind: type[Unigram]) -> Segmenter:
 
 
 def _encoding(files: CTranslate2Files) -> list[str]:
-    """The overrides that choose the positions of both sides."""
+    """The overrides that choose the positions."""
     keys = [
         f"{side}/layer_{number}/self_attention/relative_position_keys"
         for side in STACKS
@@ -135,8 +135,8 @@ def _encoding(files: CTranslate2Files) -> list[str]:
         shapes = {variables[key].shape if key in variables else (0,) for key in keys}
         rows = min(shapes)[0]
         if len(shapes) > 1 or rows % 2 == 0:
-            raise files.wrong("layers whose relative positions differ in number cannot be read")
-        tied = all(files.same(key, f"{key[:-4]}values") for key in keys)
+            raise files.error("layers whose relative positions differ in number cannot be read")
+        tied = all(files.are_equal(key, f"{key[:-4]}values") for key in keys)
         return ["encoding=relative", f"tau={rows // 2}", f"encoding.relative.tied={tied}".lower()]
     names = [f"{side}/position_encodings/encodings" for side in STACKS]
     if not any(name in variables for name in names):
@@ -144,7 +144,7 @@ def _encoding(files: CTranslate2Files) -> list[str]:
         return sinusoidal("halves", "tensor2tensor", 1)
     table, other = (files.tensor(name).squeeze() for name in names)
     if not torch.equal(table, other):
-        raise files.wrong(f"{names[0]} and {names[1]} differ, and should be one table")
+        raise files.error(f"{names[0]} and {names[1]} differ, and should be one table")
     if not table.any():
         return ["encoding=none"]
     at = torch.arange(len(table))
@@ -152,23 +152,23 @@ def _encoding(files: CTranslate2Files) -> list[str]:
         usual = sinusoids(at + start, table.shape[1], layout, denominator)
         if ((usual - table).abs() <= SAME + ROUNDED * at[:, None]).all():
             return sinusoidal(layout, denominator, start)
-    raise files.wrong(f"{names[0]} holds other positions than sinusoids")
+    raise files.error(f"{names[0]} holds other positions than sinusoids")
 
 
 def _shape(files: CTranslate2Files) -> dict[str, Any]:
-    """The keys under `model` that the variables and config.json say."""
+    """The keys under `model`, from variables and config.json."""
     for name in PLAIN:
         if number := files.number(name, 0):
-            raise files.wrong(f"{name} is {number}; only 0 can be read")
+            raise files.error(f"{name} is {number}; only 0 can be read")
     both = {}
     for key, default in (("pre_norm", 1), ("num_heads", 8), ("activation", 0)):
         numbers = {files.number(f"{stack}/{key}", default) for stack in STACKS}
         if len(numbers) > 1:
-            raise files.wrong(f"{key} differs between encoder and decoder")
+            raise files.error(f"{key} differs between encoder and decoder")
         both[key] = numbers.pop()
     activation = next((ours for ours, n in ACTIVATIONS.items() if n == both["activation"]), None)
     if activation is None:
-        raise files.wrong(f"encoder/activation is {both['activation']}; nmt has no such function")
+        raise files.error(f"encoder/activation is {both['activation']}; nmt has no such function")
     *_, dim = files.tensor("encoder/embeddings_0/weight").shape
     inner, *_ = files.tensor("encoder/layer_0/ffn/linear_0/weight").shape
     return {
@@ -187,19 +187,19 @@ def _shape(files: CTranslate2Files) -> dict[str, Any]:
 
 
 def _tie(files: CTranslate2Files, dim: int) -> str:
-    """Which embeddings are one matrix; where they are not scaled, each is kept by itself."""
+    """Which embeddings are one matrix; with other factors than nmt's, none."""
     source, target = "encoder/embeddings_0/weight", "decoder/embeddings/weight"
-    if {files.scale(stack, dim) for stack in STACKS} != {1} or not files.same(
+    if {files.scale(stack, dim) for stack in STACKS} != {1} or not files.are_equal(
         target, "decoder/projection/weight"
     ):
         return "none"
-    return "all" if files.shared and files.same(source, target) else "target"
+    return "all" if files.source == files.target and files.are_equal(source, target) else "target"
 
 
 def _tensors(
     files: CTranslate2Files, settings: Settings, source: MarianIds, target: MarianIds
 ) -> dict[str, Tensor]:
-    """The variables under our names; the rows of embeddings in the order of our ids."""
+    """The tensors under our names, embeddings in the order of our ids."""
     shape, ours = settings.model, dict[str, Tensor]()
     for name, module, ids in (
         ("encoder/embeddings_0", "source_embedding", source),
@@ -235,7 +235,7 @@ def _tensors(
 
 def _rows(files: CTranslate2Files, name: str, table: Tensor, ids: MarianIds) -> Tensor:
     if len(table) != ids.size:
-        raise files.wrong(f"{name} has {len(table)} rows, but the vocabulary {ids.size} pieces")
+        raise files.error(f"{name} has {len(table)} rows, but the vocabulary {ids.size} pieces")
     return ids.rows(table)
 
 

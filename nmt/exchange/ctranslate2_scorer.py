@@ -1,4 +1,4 @@
-"""CTranslate2 as the proof uses it, and all the options with which it searches as nmt does."""
+"""CTranslate2 as the proof uses it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ class CTranslate2Scorer(EngineScorer):
     def __init__(
         self, directory: Path, naming: Naming, decode: Decode, precision: str = "float32"
     ) -> None:
-        """`precision`: in which it computes; "default": that of the weights."""
+        """`precision` of the computations; "default": that of the weights."""
         from ctranslate2 import Translator
 
         self._reader = Translator(
@@ -33,14 +33,14 @@ class CTranslate2Scorer(EngineScorer):
         self.computed_in = self._reader.compute_type
         self.barred = FORBIDDEN[decode.unknown]
         self.longest_source, self.longest_target = (side.longest for side in naming)
-        # for the longest source of its tables, or of MOST pieces: no translation that ends is cut
+        # high enough for the longest source
         longest = MOST if self.longest_source is None else self.longest_source - 1
         limit = int(decode.max_length_ratio * longest) + decode.max_length_offset
         of_output = output_options(naming, 1, within_table(limit, self.longest_target))
         self.options = search_options(naming, decode) | of_output
 
     def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[Tensor]:
-        """Those of each target's ids and eos, in batches that mix lengths."""
+        """Log-probabilities of each target's ids and eos, in batches of mixed lengths."""
         scored = self._reader.score_batch(
             [self._naming.source.of(source) for source, _ in pairs],
             [self._naming.target.of(target) for _, target in pairs],

@@ -1,9 +1,8 @@
-"""A model as a directory of CTranslate2 4.8, with the files by which nmt and others read it.
+"""Write a model as a directory of CTranslate2 4.8, with the files that nmt and the card read.
 
-What CTranslate2 makes of a specification stands in its src/layers/attention.cc and transformer.cc:
-vectors for distances are clipped at their number, key minus query; numbers for distances are
-T5's buckets, half of them for a distance each and the rest in logarithmic steps; a position beyond
-a table of positions is an error.
+CTranslate2's positions are in src/layers/attention.cc and transformer.cc: vectors by distance (key
+minus query), the last for all beyond; biases in T5's buckets, half of them for one distance each
+and the rest in logarithmic steps; a table of positions, beyond which it raises an error.
 """
 
 from collections.abc import Mapping
@@ -38,7 +37,7 @@ from nmt.system import manifest
 
 
 def prepare(trained: Trained) -> Export:
-    """How a model becomes such a directory; UserError for what CTranslate2 cannot express."""
+    """Prepare the export of a model; UserError for what CTranslate2 cannot express."""
     naming, sites = fit(trained)
 
     def write(directory: Path, precision: str) -> CTranslate2Scorer:
@@ -59,8 +58,8 @@ def prepare(trained: Trained) -> Export:
 
 
 def fit(trained: Trained) -> tuple[Naming, Mapping[str, SitePositions]]:
-    """Names and positions of a model there; UserError for what CTranslate2 cannot express."""
-    sites = positions(trained.settings, trained.model, LONGEST)
+    """Names and positions of an export; UserError for what CTranslate2 cannot express."""
+    sites = positions(trained.settings, trained.model)
     vocabularies = trained.source.vocabulary, trained.target.vocabulary
     tables = sites["encoder"].limit, sites["decoder"].limit
     languages = prefixes(trained.settings.decode, *vocabularies)
@@ -75,7 +74,7 @@ def write_weights(
     directory: Path,
     precision: str,
 ) -> CTranslate2Scorer:
-    """Make a directory of CTranslate2's own files, and open it."""
+    """Write CTranslate2's files into a new directory, and open it."""
     spec = specification(trained, sites, naming)
     spec.optimize(quantization=precision)
     directory.mkdir()
@@ -84,8 +83,8 @@ def write_weights(
     return CTranslate2Scorer(directory, naming, trained.settings.decode, computed_in)
 
 
-def positions(settings: Settings, model: Transformer, longest: int) -> dict[str, SitePositions]:
-    """The positions of encoder and decoder in a form that CTranslate2 has, or UserError."""
+def positions(settings: Settings, model: Transformer) -> dict[str, SitePositions]:
+    """The positions of encoder and decoder; UserError if CTranslate2 cannot express them."""
     families.refuse(settings, model, "CTranslate2")
     shape = settings.model
     width = shape.dim // shape.heads
@@ -95,14 +94,14 @@ def positions(settings: Settings, model: Transformer, longest: int) -> dict[str,
     }
     return {
         name: site_positions.read(
-            model.sites[name], Dims(name, layers, shape.heads, shape.dim, width, vocab), longest
+            model.sites[name], Dims(name, layers, shape.heads, shape.dim, width, vocab), LONGEST
         )
         for name, (layers, vocab) in stacks.items()
     }
 
 
 def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: Naming) -> Any:
-    """Write a model down as a TransformerSpec of CTranslate2, with the positions of its sites."""
+    """The TransformerSpec of a model, with these positions."""
     from ctranslate2 import specs
 
     model: Any = trained.model
@@ -156,7 +155,7 @@ def _position_options(positions: SitePositions) -> dict[str, Any]:
 
 
 def _set_positions(stack: Any, positions: SitePositions, *, both_sides: bool) -> None:
-    """Hand positions over to a stack, which may look in both directions."""
+    """Set the positions of a stack; `both_sides`: it looks ahead, too."""
     if positions.table is not None:
         stack.position_encodings.encodings = _array(positions.table)
     for number, layer in enumerate(stack.layer):
@@ -174,7 +173,7 @@ def _set_positions(stack: Any, positions: SitePositions, *, both_sides: bool) ->
 
 
 def t5_buckets(by_distance: Tensor, both_sides: bool) -> Tensor:
-    """Numbers by distance [heads, 2 n - 1], as a table of T5 [buckets, heads].
+    """Biases by distance [heads, 2 n - 1] as a table of T5 [buckets, heads].
 
     The first half of a side's buckets is for the distances 0 .. n - 1, one each; the second half is
     for all beyond, which get the number of distance n - 1. Keys ahead come second.
@@ -196,7 +195,7 @@ def _part(spec: Any, name: str) -> Any:
 
 
 def _fill(spec: Any, *maps: nn.Module) -> None:
-    """A norm; or a linear map, or several of one input: keys without one are the input itself."""
+    """Set a norm, or a linear map made of several; one that is missing is the identity."""
     last: Any = maps[-1]
     if isinstance(last, nn.LayerNorm):
         spec.gamma, spec.beta = _array(last.weight), _array(last.bias)

@@ -1,8 +1,8 @@
-"""Models that translate, one or several, and the engine that searches in them.
+"""Load one or several models, and choose the engine that searches: nmt or CTranslate2.
 
-CTranslate2 searches in a model's export, which is written once and kept beside its checkpoint: see
---engine. The name of an export holds all that it follows from. The directory may be removed at any
-time.
+CTranslate2 searches in an export of the model, which is written on first use into a directory next
+to the checkpoint (see --engine). Its name identifies the model, the precision and the versions. The
+directory may be removed at any time.
 """
 
 import logging
@@ -37,10 +37,10 @@ class LoadedModels(NamedTuple):
     """One model, or several that decide together."""
 
     sides: TextSides
-    models: "list[Trained]"  # those of this toolkit; none where CTranslate2 translates
-    digests: list[str]  # of each: what vouches for its files
+    models: "list[Trained]"  # empty if CTranslate2 translates
+    digests: list[str]  # SHA-256 of each manifest
     device: str  # cpu or cuda
-    translator: Callable[[Decode], Translator]  # UserError for settings that it cannot follow
+    translator: Callable[[Decode], Translator]  # UserError for unsupported settings
 
 
 def load(
@@ -54,31 +54,31 @@ def load(
 ) -> LoadedModels:
     """Read run or model directories, or one that nmt-export wrote for CTranslate2.
 
-    `threads` are those of the whole process. Torch is imported, and set up, for models of this
-    toolkit alone. `workers`: processes that search, or threads of CTranslate2; None: as many as pay
-    for the text. `engine` is one of ENGINES; None: nmt, or CTranslate2 for what was exported. What
-    is asked of it are `changes` of decode, and `needs`, names of what CTranslate2 cannot do.
+    `threads` are those of the whole process. Torch is imported, and set up, only if nmt searches.
+    `workers`: processes that search, or threads of CTranslate2; None: as many as pay for the text.
+    `engine` is one of ENGINES; None: nmt, or CTranslate2 for exports. `changes` are settings of
+    decode, and `needs` names features of the call that CTranslate2 lacks.
     """
     exports = [path for path in paths if ctranslate2_engine.is_exported(Path(path))]
     if exports and engine == "nmt":
         raise UserError(f"{exports[0]}: holds a model for CTranslate2; {BY_NMT}")
 
-    def find(place: DeviceName) -> ExportedModel:
+    def find(device: DeviceName) -> ExportedModel:
         if exports:
             return ctranslate2_engine.load(Path(exports[0]))
         decode = with_decode(modeldir.read_settings(paths[0]), changes or {}).decode
-        return find_export(Path(paths[0]), decode, place, partial(_read, threads=threads))
+        return find_export(Path(paths[0]), decode, device, partial(_read, threads=threads))
 
     engine = "ctranslate2" if exports else engine or "nmt"
-    if found := _by_ctranslate2(engine, device, len(paths) > 1, needs, find):
-        model, place = found
+    if export := _by_ctranslate2(engine, device, len(paths) > 1, needs, find):
+        model, on_device = export
         threads = threads if workers in (None, 1) else workers
 
-        def searching(decode: Decode) -> Translator:
-            by_ctranslate2 = CTranslate2Engine(model, decode, place, threads)
-            return Translator(model, decode, by_ctranslate2, workers)
+        def make_translator(decode: Decode) -> Translator:
+            searching = CTranslate2Engine(model, decode, on_device, threads)
+            return Translator(model, decode, searching, workers)
 
-        return LoadedModels(model, [], [model.digest], place.type, searching)
+        return LoadedModels(model, [], [model.digest], on_device.type, make_translator)
     models = [_read(path, device, threads) for path in paths]
     trained, *members = models
     return LoadedModels(
@@ -104,19 +104,19 @@ def translator(
     engine: str = "nmt",
     needs: Sequence[str] = (),
 ) -> Translator:
-    """That of models in memory; see `load`."""
+    """The translator of models in memory; see `load`."""
     from nmt.system.device import usable_threads
 
     first, *others = members
 
-    def find(place: DeviceName) -> ExportedModel:
+    def find(device: DeviceName) -> ExportedModel:
         if first.directory is None or not modeldir.is_saved(first):
             raise UserError(f"model: is not what a directory holds; save it, load it, or {BY_NMT}")
-        return find_export(first.directory, decode, place, modeldir.load)
+        return find_export(first.directory, decode, device, modeldir.load)
 
     device = str(next(first.model.parameters()).device)
-    if found := _by_ctranslate2(engine, device, bool(others), needs, find):
-        searching = CTranslate2Engine(found[0], decode, found[1], usable_threads())
+    if export := _by_ctranslate2(engine, device, bool(others), needs, find):
+        searching = CTranslate2Engine(export[0], decode, export[1], usable_threads())
         return Translator(first, decode, searching, workers)
     return Translator.of(first, decode, *others, workers=workers)
 
@@ -128,9 +128,9 @@ def _by_ctranslate2(
     needs: Sequence[str],
     find: Callable[[DeviceName], ExportedModel],
 ) -> tuple[ExportedModel, DeviceName] | None:
-    """The export in which CTranslate2 searches, and where; None where nmt does.
+    """The export in which CTranslate2 searches, and its device; None if nmt searches.
 
-    Raises UserError for what CTranslate2 cannot, which `auto` logs instead.
+    Raises UserError if CTranslate2 cannot; with `auto` that is logged, and nmt searches.
     """
     if engine not in ENGINES:
         raise UserError(f"engine={engine}: choose among {', '.join(ENGINES)}")
@@ -144,8 +144,8 @@ def _by_ctranslate2(
             raise UserError(f"{needs[0]}: not with CTranslate2; {BY_NMT}")
         if engine == "auto" and not is_cpu(device):
             raise UserError(f"device={device}: not a CPU; choose device=cpu, or engine=ctranslate2")
-        place = DeviceName("cpu") if engine == "auto" else ctranslate2_engine.pick(device)
-        export = find(place)
+        on_device = DeviceName("cpu") if engine == "auto" else ctranslate2_engine.pick(device)
+        export = find(on_device)
     except UserError as error:
         if engine != "auto":
             raise
@@ -153,11 +153,11 @@ def _by_ctranslate2(
         log.info("nmt translates, not CTranslate2: %s", reason or error)
         return None
     log.info("CTranslate2 translates: %s", export.directory)
-    return export, place
+    return export, on_device
 
 
 def advise_ctranslate2(loaded: LoadedModels, decode: Decode) -> None:
-    """Say that CTranslate2 could have searched, where models of this toolkit did on a CPU."""
+    """Log that CTranslate2 could have searched, if nmt did on a CPU."""
     if len(loaded.models) != 1 or loaded.device != "cpu" or CTRANSLATE2.is_missing():
         return
     from nmt.exchange import ctranslate2_write
@@ -171,7 +171,7 @@ def advise_ctranslate2(loaded: LoadedModels, decode: Decode) -> None:
 
 
 def is_cpu(name: str) -> bool:
-    """Whether torch would compute on the CPU; it is asked only where a GPU may be meant."""
+    """Whether torch would compute on the CPU; it is imported only if a GPU may be meant."""
     if name == "cpu" or (name == "auto" and not any(Path(driver).exists() for driver in GPUS)):
         return True
     from nmt.system.device import pick
@@ -182,9 +182,9 @@ def is_cpu(name: str) -> bool:
 def find_export(
     model: Path, decode: Decode, device: DeviceName, read: Callable[[Path], "Trained"]
 ) -> ExportedModel:
-    """The export of a run's or a model directory, for this search; made where there is none.
+    """The export of a run or model directory for this search, made unless it exists.
 
-    `read` reads a checkpoint, where an export is made of it.
+    `read` reads a checkpoint that is exported.
     """
     _refuse_search(decode, device)
     from ctranslate2 import __version__ as engine_version
@@ -192,36 +192,36 @@ def find_export(
     def of(checkpoint: Path) -> ExportedModel:
         digest = modeldir.open_model(checkpoint).digest
         key = (digest, decode.precision, engine_version, __version__)
-        whole = checkpoint.resolve()  # "." has no name to put one beside
-        place = whole.with_name(f"{whole.name}.{CTRANSLATE2.module}") / "-".join(key)
-        if not place.is_dir():
-            _export(lambda: read(checkpoint), place, decode.precision)
-        return ctranslate2_engine.load(place)
+        absolute = checkpoint.resolve()  # "." has no name
+        path = absolute.with_name(f"{absolute.name}.{CTRANSLATE2.module}") / "-".join(key)
+        if not path.is_dir():
+            _export(lambda: read(checkpoint), path, decode.precision)
+        return ctranslate2_engine.load(path)
 
     export = modeldir.reading(model, of)
     _refuse_lengths(export.naming, decode)
     return export
 
 
-def _export(read: Callable[[], "Trained"], place: Path, precision: str) -> None:
-    """Make an export unless another process has; UserError (73) where it cannot be written."""
+def _export(read: Callable[[], "Trained"], path: Path, precision: str) -> None:
+    """Make an export unless another process has; UserError (73) if it cannot be written."""
     from nmt.exchange.exporting import export
 
-    waiting = f"{place.parent}: another process is exporting the model; waiting"
+    waiting = f"{path.parent}: another process is exporting the model; waiting"
     try:
-        with atomic.hold_lock(place.with_name(".lock"), waiting):
-            if place.is_dir():
+        with atomic.hold_lock(path.with_name(".lock"), waiting):
+            if path.is_dir():
                 return
             trained = read()
-            log.info("exporting the model to CTranslate2, once: %s", place)
-            atomic.sweep(place.parent)
-            # what the model's own settings restrict, and this search does not: else it was refused
+            log.info("exporting the model to CTranslate2, once: %s", path)
+            atomic.sweep(path.parent)
+            # a restriction of this search was refused; those of the model's settings do not count
             free = replace(trained.settings.decode, position_scale=1.0, **RESTRICTIONS)
             trained = trained._replace(settings=replace(trained.settings, decode=free))
-            export(trained, place, precision=precision)
+            export(trained, path, precision=precision)
     except OSError as error:
         raise UserError(
-            f"{place.parent}: the export for CTranslate2 cannot be written ({error.strerror}); "
+            f"{path.parent}: the export for CTranslate2 cannot be written ({error.strerror}); "
             f"make room there, or {BY_NMT}",
             Exit.CANT_CREATE,
         ) from None
@@ -240,7 +240,7 @@ def _refuse_search(decode: Decode, device: DeviceName) -> None:
 
 
 def _refuse_lengths(naming: Naming, decode: Decode) -> None:
-    """Refuse lengths for which nmt has positions, but the tables of an export have not."""
+    """Refuse lengths for which nmt has positions, but the tables of an export do not."""
     longest = int(decode.max_length_ratio * decode.max_source) + decode.max_length_offset
     for key, most, table, language in (
         ("max_source", decode.max_source, naming.source.table, decode.source_language),

@@ -1,4 +1,4 @@
-"""From a model to the files of another engine, kept where they are proven to compute the same."""
+"""Write a model for another engine; the files are kept if they are proven to compute the same."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,6 @@ from nmt.exchange import (
 )
 from nmt.exchange.ctranslate2_names import LONGEST
 from nmt.exchange.interface import CERTIFICATE, CTRANSLATE2, TRANSFORMERS, Export, Library
-from nmt.exchange.model_card import CardOptions
 from nmt.exchange.settings import sinusoids
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -32,7 +31,7 @@ WRITERS: Mapping[str, tuple[Library, Callable[[Trained], Export]]] = {
     "marian-npz": (CTRANSLATE2, marian_directory.prepare),
     "m2m100": (TRANSFORMERS, transformers_write.prepare_m2m100),
     "argos": (CTRANSLATE2, argos.prepare),
-}  # by name: what runs such models, and what raises UserError for one that cannot be such
+}  # name of an engine -> its library, and the writer, which raises UserError for unfit models
 FAMILIES = {
     "marian": families.MARIAN,
     "marian-npz": families.MARIAN_NPZ,
@@ -42,10 +41,10 @@ VOCAB = 12  # word types of a small model
 
 
 def refuse_target(settings: Settings, trained: Trained | None = None) -> None:
-    """Raise UserError if the engine of trainer.target cannot hold the model of these settings.
+    """Raise UserError if the engine of trainer.target does not support the model of these settings.
 
     Without the model, before any text is prepared, that is decided by a small one. Trainable
-    parameters are moved, since training would move them: to freeze some may help.
+    parameters are moved, since training would move them: freezing some may help.
     """
     if (target := settings.trainer.target) is None:
         return
@@ -95,19 +94,18 @@ def export(
     lines: Sequence[str] | None = None,
     to: str = "ctranslate2",
     precision: str = "float32",
-    card: CardOptions | None = None,
+    title: str | None = None,
+    license: str | None = None,
     names: tuple[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Write a model at a path as the engine `to` reads it; returns its certificate.
+    """Write a model at a new path as the engine `to` reads it; returns its certificate.
 
-    `lines`: of the source language, to compare on; by default made-up ones. Joined and made-up
-    lines beyond the length of training are added. Log-probabilities in float32 must agree within
-    1e-4, and greedy and beam outputs piece by piece; another precision is measured besides. How
-    many lines the Python on its card translates as nmt-translate does, is counted if that searches.
-    `card`: what its README.md says besides; by default the name of the path. `names`: of the
-    languages, in a package. The path must not exist; where anything fails, nothing is there
-    afterwards. Raises UserError: 2 for what the engine cannot express, 69 where it is not
-    installed, 65 where it computes something else.
+    `lines` of the source language are compared, by default made-up ones; see `samples`. In float32
+    log-probabilities must agree within 1e-4, and greedy and beam outputs piece by piece; another
+    precision is only measured. The Python on the card need not agree: the lines that it translates
+    as nmt-translate does are counted. `title` and `license` are those of the card, `names` those of
+    the languages in a package. If anything fails, nothing is written. Raises UserError: 2 if the
+    engine does not support the model, 69 if it is not installed, 65 if it computes something else.
     """
     library, prepare = WRITERS[to]
     library.require(f"--to {to}")
@@ -124,9 +122,10 @@ def export(
         (directory / CERTIFICATE).write_bytes(manifest.dump(certificate))  # the code reads it
         if form.code and trained.settings.decode == trained.settings.decode.by_beam():
             code = form.code(str(directory))
-            certificate["as_nmt_translate"] = model_card.count_equal(trained, code, ours.lines)
-        options = card or CardOptions(path.name.removesuffix(form.suffix))
-        text = model_card.card(form, certificate, options, path.name)
+            counts = model_card.count_equal(trained, code, ours.lines, precision)
+            certificate["as_nmt_translate"] = counts
+        name = path.stem if form.pack else path.name
+        text = model_card.card(form, certificate, path.name, title or name, license)
         (directory / CERTIFICATE).write_bytes(manifest.dump(certificate))
         (directory / manifest.README).write_bytes(text)
         if form.pack:

@@ -1,4 +1,4 @@
-"""What other engines compute, and what they do not: refused before anything is written for one.
+"""Models that other engines support; others are refused before anything is written.
 
 Marian has norms after the sublayers and none above the stacks, embeddings times the root of the
 width, sinusoids as halves of sines and cosines, SentencePiece. M2M100 and NLLB have norms before
@@ -48,7 +48,7 @@ def refuse(settings: Settings, model: Transformer, engine: str) -> None:
 
 
 def refuse_languages(trained: Trained) -> None:
-    """Raise UserError for languages of the settings, where nothing puts them before lines."""
+    """Raise UserError for languages in the settings; these engines put no piece before a line."""
     for key in ("source_language", "target_language"):
         if name := getattr(trained.settings.decode, key):
             null = f"add decode.{key}=null if the lines themselves begin with one, or "
@@ -60,7 +60,7 @@ def refuse_languages(trained: Trained) -> None:
 
 
 def plain_sentencepiece(segmenter: Segmenter, engine: str, why_no_bpe: str) -> Unigram:
-    """Refuse a segmenter unless it is SentencePiece on normalised text, as an engine cuts it."""
+    """The segmenter; UserError unless it is SentencePiece on plain text, as in the engine."""
 
     def refuse(what: str, why: str) -> UserError:
         return UserError(f"{what}: cannot be exported to {engine}, which {why}")
@@ -81,7 +81,7 @@ def plain_sentencepiece(segmenter: Segmenter, engine: str, why_no_bpe: str) -> U
 
 
 class Family(NamedTuple):
-    """A form of models, and the engine that computes it."""
+    """Models of one architecture in another engine."""
 
     engine: str
     title: str  # of the engine, for people
@@ -111,20 +111,20 @@ MARIAN_NPZ = Family(
 
 
 def check_form(settings: Settings, model: Transformer, family: Family) -> None:
-    """Refuse a model whose shape or positions are not those of a family."""
-    for key, value in family.required.items():
-        if (given := getattr(settings.model, key)) != value:
-            advice = f"train with model.{key}={str(value).lower()}"
+    """Raise UserError for a model whose shape or positions are not those of a family."""
+    for key, required in family.required.items():
+        if (value := getattr(settings.model, key)) != required:
+            advice = f"train with model.{key}={str(required).lower()}"
             if key == "target_bos":
-                advice = f"export --to {'marian' if given else 'marian-npz'}"
-            what = f"model.{key}={str(given).lower()}: cannot be exported to {family.title}"
+                advice = f"export --to {'marian' if value else 'marian-npz'}"
+            what = f"model.{key}={str(value).lower()}: cannot be exported to {family.title}"
             raise UserError(f"{what}; {advice}, or export --to ctranslate2")
     component_order(model, family)
     refuse(settings, model, family.engine)
 
 
 def check(trained: Trained, family: Family) -> list[Unigram]:
-    """Refuse a model that is not of a family; returns the segmenters of source and target."""
+    """Segmenters of source and target; UserError for a model that is not of the family."""
     check_form(trained.settings, trained.model, family)
     why = "knows pieces of SentencePiece alone; train with segmenter=unigram"
     sides = trained.source, trained.target
@@ -137,10 +137,10 @@ def check(trained: Trained, family: Family) -> list[Unigram]:
 
 
 def component_order(model: Transformer, family: Family) -> Tensor:
-    """Which of our components each of theirs is [dim]; UserError unless positions are theirs.
+    """Our component at each index of the engine's vectors [dim]; UserError for other positions.
 
-    Where sines and cosines alternate here, the same numbers stand in another order there: so do
-    then the components of all vectors that the layers pass on, and the model computes the same.
+    If sines and cosines alternate here, they have another order there. With all vectors between
+    the layers in that order, too, the model computes the same.
     """
     layout, denominator, start = family.sinusoids
     for name in ("encoder", "decoder"):
@@ -149,10 +149,11 @@ def component_order(model: Transformer, family: Family) -> Tensor:
         if not (
             isinstance(e, Absolute) and (e.positions, e.denominator) == (Index(start), denominator)
         ):
-            what = f"encoding.{'+'.join(e.name for e in entries)}: cannot be exported to"
-            why = f"adds sinusoids to the embeddings of the {name} and knows no other positions"
-            nearest = " ".join(sinusoids(*family.sinusoids))
-            raise UserError(f"{what} {family.engine}, which {why}; the nearest is {nearest}")
+            raise UserError(
+                f"encoding.{'+'.join(e.name for e in entries)}: cannot be exported to "
+                f"{family.engine}, which adds sinusoids to the embeddings of the {name} and knows "
+                f"no other positions; the nearest is {' '.join(sinusoids(*family.sinusoids))}"
+            )
         layout = e.layout
     components = torch.arange(model.source_embedding.embedding_dim)
     if layout == "halves":

@@ -1,7 +1,4 @@
-"""From a path to a model of another engine, compared with what that engine computes of it.
-
-A path is a directory, a file, or a name on the Hugging Face hub.
-"""
+"""From files of another engine to a model, compared with what that engine computes of them."""
 
 import logging
 import re
@@ -11,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nmt.config.check import NonNegativeInt, fit
 from nmt.errors import Exit, UserError
 from nmt.exchange import argos, ctranslate2_read, marian_directory, proof, transformers_read
-from nmt.exchange.interface import CTRANSLATE2, HUB, Imported
+from nmt.exchange.interface import CERTIFICATE, CTRANSLATE2, Imported
 from nmt.foreign import (
     CONFIG,
     CTRANSLATE2_WEIGHTS,
@@ -23,25 +21,24 @@ from nmt.foreign import (
     model_type,
     recognise,
 )
+from nmt.modeldir import in_file
 from nmt.system import manifest
 
-HUB_FILES = (
-    *("*config.json", "tokenizer.json", "special_tokens_map.json", "added_tokens.json"),
-    *("*vocab*", "*.spm"),
-    *("sentencepiece.bpe.model", "source.json", "target.json", "model*.safetensors*", "model.bin"),
-)  # patterns of names; not what other frameworks read
-OTHER_FILES = ("pytorch_model*.bin*", "*.npz", "*.yml")  # where there is none of those weights
-HUB_NAME = re.compile(r"(https:/+huggingface\.co/)?([\w.-]+)/([\w.-]+)/?", re.A)
+# OWNER/NAME, or its address, in which a path has one slash for two
+HUB_NAME = re.compile(r"(https:/+huggingface\.co/)?([\w.-]+/([\w.-]+))/?", re.A)
 # in options that change what is computed, though CTranslate2's converter does not look at them
 UNTOLD = ("parallel_residual", "shared_layer_norm", "multiquery", "num_kv", "sliding")
 
 log = logging.getLogger(__name__)
 
 
-def locate(path: Path) -> Path:
-    """What may hold a model that `read` reads: the path, or what was downloaded by that name."""
+def check(path: Path) -> None:
+    """Raise UserError for a path that holds no model that `read` reads."""
     if not path.exists():
-        path = _download(path)
+        advice, name = "name the directory of a model", HUB_NAME.fullmatch(str(path))
+        if name is not None and not Path(name[2]).parent.is_dir():
+            advice = f"if the Hugging Face hub has it: hf download {name[2]} --local-dir {name[3]}"
+        raise UserError(f"{path}: no such directory; {advice}", Exit.NO_INPUT)
     kind = recognise(path)
     if kind is not None and kind.advice not in (IMPORT, IMPORT_FILE):
         raise UserError(f"{path}: {kind.name}; {kind.advice}", Exit.DATA)
@@ -51,37 +48,6 @@ def locate(path: Path) -> Path:
         raise UserError(f"{path}: a file; give its directory, {path.parent}; {READABLE}", Exit.DATA)
     if kind is None and not (path / CONFIG).exists():
         raise UserError(f"{path}: holds no {CONFIG} and no known model; {READABLE}", Exit.DATA)
-    return path
-
-
-def _download(path: Path) -> Path:
-    """The directory of a model called OWNER/NAME, in huggingface_hub's cache."""
-    matched = HUB_NAME.fullmatch(str(path))  # in a path // is /
-    if matched is None or Path(matched[2]).is_dir():
-        raise UserError(f"{path}: no such directory; name the directory of a model", Exit.NO_INPUT)
-    name = f"{matched[2]}/{matched[3]}"
-    if HUB.is_missing():
-        raise UserError(
-            f"{path}: no such directory; if the Hugging Face hub has it, pip install "
-            "'nmt-toolkit[hub]' and try again, or download it first: hf download "
-            f"{name} --local-dir {matched[3]}, or git clone https://huggingface.co/{name}",
-            Exit.NO_INPUT,
-        )
-    from huggingface_hub import snapshot_download
-
-    log.info("downloading %s", name)
-    try:
-        directory = Path(snapshot_download(name, allow_patterns=[*HUB_FILES]))
-        if not any([*directory.glob("model*.safetensors*"), *directory.glob("model.bin")]):
-            patterns = [*HUB_FILES, *OTHER_FILES]
-            directory = Path(snapshot_download(name, allow_patterns=patterns))
-    except Exception as error:  # of a network it raises what its own libraries do
-        raise UserError(
-            f"{name}: cannot be downloaded from the Hugging Face hub ({_reason(error)}); where "
-            "there is a network, hf download or git clone makes a directory, which can be imported",
-            Exit.UNAVAILABLE,
-        ) from None
-    return directory
 
 
 def unpack(path: Path, directory: Path) -> Path:
@@ -93,16 +59,13 @@ def unpack(path: Path, directory: Path) -> Path:
     except (UserError, OSError):
         raise
     except Exception as error:  # a damaged file makes these libraries raise whatever they come upon
-        raise UserError(f"{path}: cannot be read ({_reason(error)})", Exit.DATA) from None
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path}: cannot be read ({reason})", Exit.DATA) from None
     return directory
 
 
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
-
-
 def _convert(checkpoint: Path, directory: Path) -> None:
-    """What CTranslate2 makes of one of OpenNMT-py, and the SentencePiece models next to it."""
+    """Convert a checkpoint of OpenNMT-py by CTranslate2; copy the SentencePiece models."""
     CTRANSLATE2.require(str(checkpoint))
     import torch
     from ctranslate2.converters import OpenNMTPyConverter
@@ -130,12 +93,16 @@ def _convert(checkpoint: Path, directory: Path) -> None:
 def read(
     directory: Path, trained_length: int | None = None, languages: Sequence[str] | None = None
 ) -> Imported:
-    """Read the model of a directory, of whichever engine its files are.
+    """Read the model of a directory of any engine.
 
-    `trained_length`: pieces of the longest source in training; None: as nmt-export wrote it, or
-    unknown. `languages`: of source and target, in models of many. A file that is missing, damaged,
-    or says what cannot be expressed here is a UserError (65).
+    `trained_length`: pieces of the longest source in training; None: as the certificate of an
+    nmt-export says, or unknown. `languages`: of source and target, in models of many. Raises
+    UserError (65) for a file that is missing, damaged, or asks for what nmt does not compute.
     """
+    if trained_length is None and (certificate := directory / CERTIFICATE).exists():
+        stated = manifest.read(certificate).get("longest_trained_source")
+        with in_file(certificate):
+            trained_length = fit(NonNegativeInt | None, stated, "longest_trained_source")
     if model_type(directory) == "m2m_100":
         return transformers_read.m2m100(directory, trained_length, languages)
     if languages:
@@ -148,10 +115,9 @@ def read(
 
 
 def certify(imported: Imported, lines: Sequence[str] | None = None) -> dict[str, Any]:
-    """Compare an imported model with its engine; returns the certificate.
+    """Compare an imported model with its engine, as `exporting.export` does; the certificate.
 
-    On the lines, or made-up ones, and beyond the length of training, as `exporting.export` does.
-    Where the engine is not installed, that is said, and nothing compared.
+    If the engine is not installed, a warning says so, and nothing is compared.
     """
     library = imported.library
     if library.is_missing():

@@ -1,7 +1,7 @@
-"""What joins another engine to the rest: how its files are written, opened, and asked.
+"""The parts that each engine has: a library, a reader or writer of its files, and a scorer.
 
-A reader of files gives an `Imported`, a writer an `Export`. Both open an `EngineScorer`, which
-the proof asks what the engine makes of its own files.
+A reader returns an `Imported`, a writer an `Export`. Both open an `EngineScorer`, with which the
+proof compares what the engine computes from its own files.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,11 +27,10 @@ class Library(NamedTuple):
     extra: str  # of nmt, which installs it
 
     def is_missing(self) -> bool:
-        """Whether it is not installed."""
         return find_spec(self.module) is None
 
     def require(self, what: str) -> None:
-        """Raise UserError (69) where it is not installed; `what` needs it."""
+        """Raise UserError (69) if it is not installed; `what` needs it."""
         if self.is_missing():
             raise UserError(
                 f"{what}: {self.module} is not installed; pip install 'nmt-toolkit[{self.extra}]'",
@@ -39,13 +38,11 @@ class Library(NamedTuple):
             )
 
     def __str__(self) -> str:
-        """Name and version."""
         return f"{self.module} {version(self.module)}"
 
 
 CTRANSLATE2 = Library("ctranslate2", "ct2")
 TRANSFORMERS = Library("transformers", "hf")
-HUB = Library("huggingface_hub", "hub")
 
 
 class Output(NamedTuple):
@@ -56,18 +53,18 @@ class Output(NamedTuple):
 
 
 class EngineScorer(Protocol):
-    """A directory as another engine reads it: scores and searches, by our ids without eos."""
+    """A directory opened by another engine, which scores and searches in our ids without eos."""
 
     library: Library
     computed_in: str = "float32"
-    options: Mapping[str, Any] = {}  # with which it is called to search as the model's settings say
+    options: Mapping[str, Any] = {}  # arguments with which it searches as the model's settings say
     absent: Sequence[int] = ()  # ids that it does not have
     barred: Sequence[int] = ()  # ids that a search takes out before it computes probabilities
-    longest_source: int | None = None  # ids, eos included, that its positions are right for
-    longest_target: int | None = None  # likewise, bos included; None: any number
+    longest_source: int | None = None  # ids, with eos, for which it has positions; None: any number
+    longest_target: int | None = None  # likewise, with bos
 
     def source_ids(self, line: str) -> list[int] | None:
-        """The ids, eos included, that it makes of a normalised line; None: it reads no text."""
+        """The ids, with eos, into which it cuts a normalised line; None: it reads no text."""
         return None
 
     def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> "Iterator[Tensor]":
@@ -84,20 +81,18 @@ class Imported(NamedTuple):
     """A model that was read from the files of another engine."""
 
     trained: "Trained"
-    library: Library  # that computes what the files say
-    scorer: Callable[[], EngineScorer]  # opens them
+    library: Library  # runs the original
+    scorer: Callable[[], EngineScorer]  # opens the original
 
 
 class Export(NamedTuple):
-    """A model that an engine can hold, and how it is written for it."""
+    """A model that an engine supports, and the functions that write it."""
 
     trained: "Trained"  # as the engine is to compute it
     title: str  # of the engine, for people
     write: Callable[[Path, str], EngineScorer]  # makes a directory in a precision, and opens it
     code: Callable[[str], str] | None = None  # Python that translates with the directory at a path
-    usage: Callable[[str], str] | None = None  # Markdown on the use of what has this name
+    usage: Callable[[str], str] | None = None  # Markdown for the card, if there is no such Python
     on_hub: str | None = None  # the engine's name as a library of the Hugging Face hub
-    suffix: str = ""  # of what is written, where that is a file
-    pack: Callable[[Path, tuple[str, str] | None], bytes] | None = (
-        None  # and what makes it of files
-    )
+    # makes one file of the directory, with the names of the languages
+    pack: Callable[[Path, tuple[str, str] | None], bytes] | None = None

@@ -1,7 +1,7 @@
-"""The tokenizers of M2M100 and NLLB: their segmenter, and the files that they are written as.
+"""Read and write the tokenizers of M2M100 and NLLB.
 
 Both cut text by sentencepiece.bpe.model. M2M100 numbers the pieces in vocab.json, and its languages
-after them; NLLB all of them in tokenizer.json. Transformers 5 saves NLLB without the model.
+after them; NLLB numbers all in tokenizer.json. Transformers 5 saves NLLB without the model.
 """
 
 import base64
@@ -23,15 +23,15 @@ from nmt.text.unigram import SPACE, Unigram
 from nmt.text.vocab import Vocabulary
 
 SPM = "sentencepiece.bpe.model"
-FIRST = ["<s>", "<pad>", "</s>", "<unk>"]  # their first ids; <s> is our first piece
+FIRST = ["<s>", "<pad>", "</s>", "<unk>"]  # by id; <s> is our first piece
 PAD, EOS, UNK = 1, 2, 3
-MADE_UP = "madeupword"  # and a number: a row of the embedding without a piece
+MADE_UP = "madeupword"  # with a number: name of a row of the embedding without a piece
 # ligature, full width, fraction, accent, quotes, other scripts, thin space: text to normalise
 PROOF = "\ufb01n \uff21\u00bd e\u0301\u2026 \u201ex\u201c \u4e2d \u0645 1\u2009000"
 
 
 def read_segmenter(directory: Path, tokenizer: Any, language: str) -> Unigram:
-    """The SentencePiece model of a directory, or the one that tokenizer.json was made of."""
+    """The SentencePiece model of a directory, or one rebuilt from tokenizer.json."""
     if (directory / SPM).exists():
         return sentencepiece(Unigram, directory / SPM, language)
     try:
@@ -76,7 +76,7 @@ def _differences(segmenter: Unigram, tokenizer: Any) -> Iterator[str]:
 
 
 def number(vocabulary: Vocabulary) -> MarianIds:
-    """Their ids of a vocabulary whose first piece is <s>."""
+    """The ids of a vocabulary whose first piece is <s>."""
     others = range(len(FIRST), len(FIRST) - 1 + len(vocabulary.to_json()))
     return MarianIds(vocabulary, [PAD, EOS, EOS, UNK, 0, *others])
 
@@ -84,9 +84,9 @@ def number(vocabulary: Vocabulary) -> MarianIds:
 def to_files(
     segmenter: Unigram, vocabulary: Vocabulary, languages: Sequence[str]
 ) -> dict[str, bytes]:
-    """The files of a tokenizer, by name, and of its languages; UserError for other pieces.
+    """The files of a tokenizer, by name; UserError for a vocabulary without its languages.
 
-    That of NLLB lacks tokenizer.json, which transformers makes of them.
+    tokenizer.json of NLLB is left out: transformers makes it.
     """
     from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 

@@ -1,7 +1,7 @@
-"""Directories of Marian itself (OPUS-MT's releases, Firefox's teachers): read and written.
+"""Read and write directories of Marian (OPUS-MT's releases, Firefox's teachers).
 
-That is an npz with its vocabulary: a list of pieces with source.spm and target.spm beside it, or a
-.spm, whose ids then count. decoder.yml names the files and says how to search, where there is one.
+Such a directory has an npz and its vocabulary: a list of pieces with source.spm and target.spm, or
+an .spm, whose ids then count. decoder.yml, if there, names the files and the search settings.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from nmt.text.unigram import MarianSegmenter, Unigram, language_codes
 from nmt.text.vocab import EOS
 
 NAME, DECODER = "model.npz", "decoder.yml"
-SIDES = {"source": ("source", "src"), "target": ("target", "trg", "tgt")}  # in names of files
+SIDES = {"source": ("source", "src"), "target": ("target", "trg", "tgt")}  # words in file names
 VOCABULARIES = [f"*vocab*.{kind}" for kind in ("yml", "spm", "json", "txt")]
 UNREAD = (".fsv", ".bin")  # factors, and weights packed for one processor
 POSITIONS = 2048  # as many as CTranslate2's converter writes
@@ -38,11 +38,11 @@ POSITIONS = 2048  # as many as CTranslate2's converter writes
 def read(directory: Path, trained_length: int | None = None) -> Imported:
     """Read a model with its segmenters."""
     decoder, values = _read_decoder(directory)
-    (where,) = _find_files(directory, values.get("models"), 1, "*.npz")
-    tensors, options = marian_npz.read(where)
-    shape = marian_npz.shape_of(where, options)
-    found = _find_files(directory, values.get("vocabs"), 2, *VOCABULARIES)
-    vocabularies = [found[0], found[-1]]
+    (npz,) = _find_files(directory, values.get("models"), 1, "*.npz")
+    tensors, options = marian_npz.read(npz)
+    shape = marian_npz.shape_of(npz, options)
+    files = _find_files(directory, values.get("vocabs"), 2, *VOCABULARIES)
+    vocabularies = [files[0], files[-1]]
     segmenters = [
         sentencepiece(Unigram, v, UNNAMED)  # cuts whole lines, the code of a language included
         if v.suffix == ".spm"
@@ -53,32 +53,32 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     shared = source.to_json() == target.to_json()
     if shape["tie"] == "all" and not shared:
         raise UserError(
-            f"{where}: one embedding, but {found[0].name} and {found[-1].name} number pieces "
+            f"{npz}: one embedding, but {files[0].name} and {files[-1].name} number pieces "
             "otherwise; name the vocabulary of both sides in decoder.yml under vocabs",
             Exit.DATA,
         )
-    overrides = [*sinusoids(*MARIAN_NPZ.sinusoids), *marian_npz.search_of(decoder, values)]
-    settings = settings_of(overrides, shape, trained_length, shared)
-    ours = marian_weights.to_ours(where, tensors, settings.model, ids, MARIAN)
+    encoding, search = sinusoids(*MARIAN_NPZ.sinusoids), marian_npz.search_of(decoder, values)
+    settings = settings_of(encoding, search, shape, trained_length, shared)
+    ours = marian_weights.to_ours(npz, tensors, settings.model, ids, MARIAN)
     sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, ids, strict=True)]
-    trained = make_trained(where, settings, ours, sides, trained_length)
-    return Imported(trained, CTRANSLATE2, partial(open_scorer, where, settings.decode, *ids))
+    trained = make_trained(npz, settings, ours, sides, trained_length)
+    return Imported(trained, CTRANSLATE2, partial(open_scorer, npz, settings.decode, *ids))
 
 
 def _read_decoder(directory: Path) -> tuple[Path, dict[str, Any]]:
-    """decoder.yml, or the one of another name; without one, the defaults of Marian count."""
-    where = directory / DECODER
-    found = [where] if where.exists() else sorted(directory.glob("*.decoder.yml"))
+    """decoder.yml, or NAME.decoder.yml, and its values; none: the defaults of Marian count."""
+    path = directory / DECODER
+    found = [path] if path.exists() else sorted(directory.glob("*.decoder.yml"))
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
         raise UserError(f"{directory}: {names}; rename one to {DECODER}", Exit.DATA)
     if not found:
-        return where, {}
+        return path, {}
     return found[0], marian_npz.parse(manifest.read_bytes(found[0]), str(found[0]))
 
 
 def _find_files(directory: Path, named: Any, most: int, *patterns: str) -> list[Path]:
-    """The files that decoder.yml names, wherever they were, or else those of the first pattern."""
+    """The files that decoder.yml names, whatever their folder, or those of the first pattern."""
     names = named if isinstance(named, list) else [named] if named else []
     found = [directory / name for name in dict.fromkeys(Path(str(name)).name for name in names)]
     found = found or next(filter(None, (sorted(directory.glob(p)) for p in patterns)), [])
@@ -103,7 +103,7 @@ def _find_files(directory: Path, named: Any, most: int, *patterns: str) -> list[
 
 
 def prepare(trained: Trained) -> Export:
-    """How a model becomes such a directory; UserError for one that this cannot hold."""
+    """Prepare the export of a model; UserError for one that Marian does not support."""
     families.refuse_languages(trained)
     segmenters = families.check(trained, MARIAN_NPZ)
     if trained.settings.model.activation == "gelu":
@@ -125,7 +125,7 @@ def prepare(trained: Trained) -> Export:
         return open_scorer(directory / NAME, trained.settings.decode, *ids)
 
     def usage(name: str) -> str:
-        """Python for pymarian; SentencePiece cuts lines where the vocabulary does not."""
+        """Python for pymarian; it runs SentencePiece unless Marian does."""
         codes = [*language_codes(trained.source.vocabulary)]
         spm = "source.spm" not in vocabularies
         return model_card.render("marian_npz_card.jinja", name=name, codes=codes, spm=spm).strip()
@@ -134,7 +134,7 @@ def prepare(trained: Trained) -> Export:
 
 
 def _vocabulary_files(segmenters: Sequence[Unigram], ids: Sequence[MarianIds]) -> dict[str, bytes]:
-    """Models of SentencePiece where their ids are those of the model, or else lists of pieces."""
+    """SentencePiece models if their ids are those of the model, otherwise lists of pieces."""
     contents = models = [segmenter.model for segmenter in segmenters]
     files, kind = dict[str, bytes](), "spm"
     if [marian_ids.of_sentencepiece(model) for model in models] != [s.to_json() for s in ids]:
@@ -148,15 +148,15 @@ def _vocabulary_files(segmenters: Sequence[Unigram], ids: Sequence[MarianIds]) -
 def open_scorer(
     npz: Path, decode: Decode, source: MarianIds, target: MarianIds
 ) -> CTranslate2Scorer:
-    """Let CTranslate2 convert a model.npz, and read it.
+    """Let CTranslate2 convert a model.npz, and open the result.
 
-    Its converter gets tensors and options as the file has them, and three things besides: Marian's
-    sinusoids, computed here, since its own are others; an option that the file leaves out, or in
-    its usual form; names for the pieces, since it does not read every vocabulary.
+    Its converter gets the tensors and options of the file, with three changes: Marian's sinusoids,
+    since it computes others; options that the file leaves out, or in their usual form; and names
+    for the pieces, since it does not read every vocabulary.
     """
     from ctranslate2.converters import MarianConverter
 
-    orders = [side.theirs[EOS:] for side in (source, target)]
+    orders = [side.numbers[EOS:] for side in (source, target)]
     names = [["", "", EOS_PIECE, UNK_PIECE, *map("p{}".format, order[2:])] for order in orders]
     with TemporaryDirectory() as work, np.load(npz, allow_pickle=False) as file:
         tensors = dict(file)
@@ -170,7 +170,6 @@ def open_scorer(
             lines = (f"{name}: {i}\n" for name, i in zip(named[2:], order, strict=True))
             Path(path).write_text("".join(lines), encoding="utf-8")
         MarianConverter(f"{work}/model.npz", files).convert(f"{work}/converted")
-        # Marian's positions have no end
         naming = Naming(*map(SideNames, names))
         scorer = CTranslate2Scorer(Path(work) / "converted", naming, decode)
     scorer.absent = target.absent
@@ -179,7 +178,7 @@ def open_scorer(
 
 
 def _sinusoids(dim: int) -> np.ndarray:
-    """Those that addPositionalEmbeddings of Marian's transformer.h computes."""
+    """The sinusoids of addPositionalEmbeddings in Marian's transformer.h."""
     frequencies = 10000.0 ** -(np.arange(dim // 2) / (dim / 2 - 1))
     angles = np.arange(POSITIONS)[:, None] * frequencies
     return np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)

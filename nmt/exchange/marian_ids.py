@@ -1,4 +1,4 @@
-"""The ids of a side of a Marian model, as its files have them, and ours."""
+"""The ids of one side of a model, in its files and here."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,11 +12,12 @@ from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 
 from nmt.errors import Exit, UserError
-from nmt.exchange.settings import in_order, vocabulary
+from nmt.exchange.settings import in_order
+from nmt.modeldir import in_file
 from nmt.system import manifest
 from nmt.text.vocab import BOS, EOS, PAD, SPECIALS, Vocabulary
 
-ABSENT = -1  # in the place of an id that a family does not have: that of a row behind theirs
+ABSENT = -1  # of an id that the engine does not have; as an index, of a row added at the end
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 SPECIAL = {EOS_PIECE, UNK_PIECE, PAD_PIECE}
 
@@ -25,82 +26,83 @@ class MarianIds(NamedTuple):
     """The ids of one side."""
 
     vocabulary: Vocabulary
-    theirs: list[int]  # their id of each of ours, or ABSENT; that of BOS starts their decoder
+    numbers: list[int]  # the engine's id of each of ours, or ABSENT; that of BOS starts its decoder
 
     @property
     def size(self) -> int:
-        """How many ids they have."""
-        return max(self.theirs) + 1
+        """The number of the engine's ids."""
+        return max(self.numbers) + 1
 
     @property
     def pad(self) -> int:
-        """Their id of padding: where no other is, that which starts the decoder."""
-        return self.theirs[BOS if self.theirs[PAD] == ABSENT else PAD]
+        """The engine's id of padding; if it has none, the one that starts the decoder."""
+        return self.numbers[BOS if self.numbers[PAD] == ABSENT else PAD]
 
     @property
     def absent(self) -> list[int]:
-        """Our special ids that they do not have, or for which they take that of eos."""
-        return [i for i in (PAD, BOS) if self.theirs[i] in (ABSENT, self.theirs[EOS])]
+        """Our special ids that the engine does not have, or that are its eos."""
+        return [i for i in (PAD, BOS) if self.numbers[i] in (ABSENT, self.numbers[EOS])]
 
     def of(self, ids: Iterable[int]) -> list[int]:
-        """Their ids of ours."""
-        return [self.theirs[i] for i in ids]
+        """The engine's ids of ours."""
+        return [self.numbers[i] for i in ids]
 
     def ours(self, ids: Iterable[int]) -> list[int]:
-        """Our ids of theirs; one that starts the decoder and is that of eos, too, becomes EOS."""
-        numbers = {number: place for place, number in enumerate(self.theirs)}
-        return [numbers[number] for number in ids]
+        """Our ids of the engine's; one id for bos and eos becomes EOS."""
+        ours = {number: i for i, number in enumerate(self.numbers)}
+        return [ours[number] for number in ids]
 
     def never(self, ids: Iterable[int]) -> list[list[int]]:
-        """Forbidden ids of ours as bad_words_ids; what starts the decoder may also be their eos."""
-        return [[self.theirs[i]] for i in ids if i not in self.absent]
+        """Forbidden ids of ours as bad_words_ids, except a bos that is also the eos."""
+        return [[self.numbers[i]] for i in ids if i not in self.absent]
 
     def rows(self, table: Tensor) -> Tensor:
-        """The rows of their table [ids, ...] in our order; of ids that they do not have, zeros."""
-        return torch.cat([table, torch.zeros_like(table[:1])])[self.theirs]
+        """Rows of the engine's table [ids, ...] in our order; zeros for ids that it lacks."""
+        return torch.cat([table, torch.zeros_like(table[:1])])[self.numbers]
 
     def their_rows(self, table: Tensor) -> Tensor:
-        """Our rows in the order of their ids; those that they do not have are left out."""
+        """Our rows in the order of the engine's ids, without those that it lacks."""
         rows = table.new_zeros(self.size + 1, *table.shape[1:])
-        rows[self.theirs] = table
+        rows[self.numbers] = table
         return rows[:-1]
 
     def to_json(self) -> dict[str, int]:
         """The contents of vocab.json, in the order of the ids."""
-        _, start, eos, unk, *others = self.theirs
+        _, start, eos, unk, *others = self.numbers
         ids = dict(zip(self.vocabulary.to_json(), others, strict=True))
         ids |= {EOS_PIECE: eos, UNK_PIECE: unk}
         ids |= {} if start == ABSENT else {PAD_PIECE: start}
         return dict(sorted(ids.items(), key=lambda item: item[1]))
 
 
-def number(where: Path, pieces: Sequence[str], special: Sequence[int]) -> MarianIds:
-    """The ids of a side whose files say which piece each of them is.
+def number(path: Path, pieces: Sequence[str], special: Sequence[int]) -> MarianIds:
+    """The ids of a side, by the list of its pieces.
 
-    `special`: their ids of padding, start, end and unknown; the others become our pieces.
+    `special`: the engine's ids of padding, start, end and unknown; the others become our pieces.
     """
     others = [i for i in range(len(pieces)) if i not in special]
-    return MarianIds(vocabulary(where, [pieces[i] for i in others]), [*special, *others])
+    with in_file(path):
+        return MarianIds(Vocabulary.from_json([pieces[i] for i in others]), [*special, *others])
 
 
-def read(where: Path) -> MarianIds:
-    """The ids of a side in a vocabulary of Marian itself; UserError (65) for anything else."""
-    ids = parse(manifest.read_bytes(where), where)
-    pieces = in_order(where, ids)
+def read(path: Path) -> MarianIds:
+    """Read a vocabulary of Marian; UserError (65) for another file."""
+    ids = parse(manifest.read_bytes(path), path)
+    pieces = in_order(path, ids)
     if missing := {EOS_PIECE, UNK_PIECE} - ids.keys():
-        raise UserError(f"{where}: has no {min(missing)}", Exit.DATA)
-    return number(where, pieces, [ABSENT, ABSENT, ids[EOS_PIECE], ids[UNK_PIECE]])
+        raise UserError(f"{path}: has no {min(missing)}", Exit.DATA)
+    return number(path, pieces, [ABSENT, ABSENT, ids[EOS_PIECE], ids[UNK_PIECE]])
 
 
 def without_padding(vocabulary: Vocabulary) -> MarianIds:
-    """Ids as Marian itself gives them: </s>, <unk>, the pieces."""
+    """Ids as Marian numbers them: </s>, <unk>, the pieces."""
     return MarianIds(vocabulary, [ABSENT, ABSENT, *range(2 + len(vocabulary) - SPECIALS)])
 
 
 def with_padding(*vocabularies: Vocabulary) -> list[MarianIds]:
-    """Ids for the vocabularies of both sides: </s>, <unk>, the pieces, <pad>, as in OPUS-MT.
+    """Ids for the vocabularies of both sides, as in OPUS-MT: </s>, <unk>, the pieces, <pad>.
 
-    Both sides want one id of padding. Where one has more pieces, it comes before the pieces.
+    Both sides must have the same id of padding: it comes before the pieces if their numbers differ.
     """
     sizes = [len(vocabulary) - SPECIALS for vocabulary in vocabularies]
     pad_last = len(set(sizes)) == 1
@@ -118,25 +120,25 @@ def of_sentencepiece(model: bytes) -> dict[str, int]:
     return {special.get(i, p.id_to_piece(i)): i for i in range(len(p))}
 
 
-def parse(data: bytes, where: Path) -> dict[str, Any]:
-    """The ids of a file; UserError (65) where it is no vocabulary of Marian.
+def parse(data: bytes, path: Path) -> dict[str, Any]:
+    """The ids in a vocabulary of Marian; UserError (65) for another file.
 
     .spm, .json, .yml (lines `piece: id`, or `? piece` and `: id`), or else a piece in each line.
     """
     try:
-        if where.suffix == ".spm":
+        if path.suffix == ".spm":
             return of_sentencepiece(data)
-        if where.suffix == ".json":
+        if path.suffix == ".json":
             return {str(piece): number for piece, number in json.loads(data).items()}
         lines = data.decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
-        if where.suffix not in (".yml", ".yaml"):
+        if path.suffix not in (".yml", ".yaml"):
             return {line: number for number, line in enumerate(lines)}
-        # no library of YAML reads all of them: it does not allow the characters of some pieces
+        # libraries of YAML refuse the characters of some pieces
         lines = "\n".join(lines).replace("\n: ", ": ").split("\n")
         halves = [line.removeprefix("? ").rsplit(":", 1) for line in lines if line.strip()]
         return {_plain(key.rstrip(" ")): int(number) for key, number in halves}
     except (ValueError, OverflowError, AttributeError, RecursionError, yaml.YAMLError):
-        raise UserError(f"{where}: expected a piece and its id in each line", Exit.DATA) from None
+        raise UserError(f"{path}: expected a piece and its id in each line", Exit.DATA) from None
 
 
 def dump_lines(ids: Mapping[str, int]) -> bytes:

@@ -1,4 +1,4 @@
-"""Marian's own files: model.npz, the options in it, and decoder.yml beside it."""
+"""Marian's files: model.npz with the options in it, and decoder.yml."""
 
 import io
 import math
@@ -30,21 +30,21 @@ SHAPE = {  # option -> our key under `model`
 SIZES = "dim-vocabs"
 TIES = ("tied-embeddings", "tied-embeddings-src", "tied-embeddings-all")
 GELU = "that of Marian is x sigmoid(1.702 x), and no other toolkit's"
-# options that must have one value, and those that change no translation, two with their defaults
+# options that must have one value; options without effect on translations; options of old versions
 FIXED, IGNORED, OLDER = yaml.safe_load(Path(__file__).with_suffix(".yml").read_bytes()).values()
 LEFT_OUT = {"word-penalty": 0, "shortlist": [], "n-best": False, "output-sampling": []}
 
 
-def parse(data: bytes, where: str) -> dict[str, Any]:
+def parse(data: bytes, name: str) -> dict[str, Any]:
     """Read a YAML mapping; UserError (65) for anything else."""
     try:
         if len(data) > YAML_LIMIT or any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(data)):
             raise ValueError  # an alias of aliases would be shown as gigabytes
         values = yaml.safe_load(data)
     except (ValueError, yaml.YAMLError, RecursionError):
-        raise UserError(f"{where}: no valid YAML, or one with aliases", Exit.DATA) from None
+        raise UserError(f"{name}: no valid YAML, or one with aliases", Exit.DATA) from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise UserError(f"{where}: expected keys and values", Exit.DATA)
+        raise UserError(f"{name}: expected keys and values", Exit.DATA)
     return values
 
 
@@ -53,32 +53,32 @@ def dump(values: Mapping[str, Any]) -> bytes:
     return yaml.safe_dump(dict(values), sort_keys=False, encoding="utf-8")
 
 
-def read(where: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors, laid out as in torch, and the model's options; UserError (65) for others."""
-    data = manifest.read_bytes(where)
+    data = manifest.read_bytes(path)
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             if sum(member.file_size for member in file.zip.infolist()) > MOST_UNPACKED * len(data):
                 raise ValueError
             arrays = dict(file)
-    except Exception:  # of a damaged file numpy raises whatever it comes upon
-        raise UserError(f"{where}: damaged, or holds more than tensors", Exit.DATA) from None
+    except Exception:  # numpy raises many kinds for a damaged file
+        raise UserError(f"{path}: damaged, or holds more than tensors", Exit.DATA) from None
     if (config := arrays.pop(CONFIG, None)) is None:
-        raise UserError(f"{where}: has no {CONFIG}; it is no model of Marian", Exit.DATA)
+        raise UserError(f"{path}: has no {CONFIG}; it is no model of Marian", Exit.DATA)
     for name, array in arrays.items():
         if array.dtype != np.float32:
             raise UserError(
-                f"{where}: {name} is {array.dtype}, not float32; models that are packed into "
+                f"{path}: {name} is {array.dtype}, not float32; models that are packed into "
                 "fewer bits cannot be read: take the one that they were made of",
                 Exit.DATA,
             )
-    options = parse(config.tobytes().rstrip(b"\0"), f"{where}: {CONFIG}")  # 1.12.40 pads it
+    options = parse(config.tobytes().rstrip(b"\0"), f"{path}: {CONFIG}")  # 1.12.40 pads it
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     return {name: _turn(name, tensor).squeeze() for name, tensor in tensors.items()}, options
 
 
 def write(tensors: Mapping[str, Tensor], options: Mapping[str, Any]) -> bytes:
-    """The bytes of a model.npz, always the same for the same model."""
+    """The bytes of a model.npz, the same each time."""
     arrays: dict[str, Any] = {
         name: _turn(name, t if t.ndim > 1 else t[:, None]).contiguous().numpy()
         for name, t in tensors.items()
@@ -89,18 +89,18 @@ def write(tensors: Mapping[str, Tensor], options: Mapping[str, Any]) -> bytes:
 
 
 def _turn(name: str, tensor: Tensor) -> Tensor:
-    """From Marian's layout of a matrix to that of torch, and back; vectors are [1, n] there."""
+    """From Marian's layout of a matrix to that of torch, and back."""
     return tensor if tensor.ndim < 2 or name.endswith(("Wemb", "Wt")) else tensor.mT
 
 
 def complete(options: dict[str, Any]) -> dict[str, Any]:
-    """Add the options that a file leaves out; values that mean the same become the default."""
+    """Add options that a file leaves out; values equivalent to the default become the default."""
     values = FIXED | IGNORED | options
     return values | {n: v for n, v in FIXED.items() if _plain(n, values) == _plain(n, FIXED)}
 
 
 def _plain(name: str, options: Mapping[str, Any]) -> Any:
-    """The value of an option, in one form for all values that compute the same."""
+    """The value of an option, in one form for equivalent values."""
     value, encoders = options[name], name.replace("-decoder-", "-")
     if "process" in name:
         return str(value).replace("d", "")  # dropout
@@ -111,49 +111,49 @@ def _plain(name: str, options: Mapping[str, Any]) -> Any:
     return 0 if encoders != name and value == options.get(encoders) else value
 
 
-def shape_of(where: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Our keys under `model`; UserError (65) for an unknown option, or one not computed here."""
+def shape_of(path: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Our keys under `model`; UserError (65) for an unknown or unsupported option."""
     known = {SIZES, *TIES, *SHAPE, *FIXED, *IGNORED, *OLDER}
     output, source, every = (bool(options.get(name)) for name in TIES)
     for name, value in (options := complete(options)).items():
         if name not in known or value != FIXED.get(name, value):
             why = f"only {FIXED[name]!r} can be read" if name in FIXED else "an unknown option"
-            raise UserError(f"{where}: {name}={value}: {why}", Exit.DATA)
-    shape = fit_keys(where, Model, {n: (ours, options.get(n)) for n, ours in SHAPE.items()})
+            raise UserError(f"{path}: {name}={value}: {why}", Exit.DATA)
+    shape = fit_keys(path, Model, {n: (ours, options.get(n)) for n, ours in SHAPE.items()})
     for name, is_wrong, why in (
         ("tied-embeddings-src", source and not (output or every), "only with tied-embeddings"),
         ("transformer-ffn-activation", shape["activation"] == "gelu", GELU),
         ("transformer-heads", shape["dim"] % shape["heads"] > 0, "must divide dim-emb"),
     ):
         if is_wrong:
-            raise UserError(f"{where}: {name}={options[name]}: {why}", Exit.DATA)
+            raise UserError(f"{path}: {name}={options[name]}: {why}", Exit.DATA)
     tie = "all" if every or source else "target" if output else "none"
     return shape | {"norm": "post", "tie": tie, "target_bos": False}
 
 
-def search_of(where: Path, values: Mapping[str, Any]) -> list[str]:
-    """Overrides that search as decoder.yml says; what has no counterpart here is logged."""
-    warn_of_others(where, values, LEFT_OUT)
+def search_of(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Our keys under `decode`, from decoder.yml; options without a counterpart are logged."""
+    warn_of_others(path, values, LEFT_OUT)
     normalize = values.get("normalize", 0.0)  # true or false in early versions
-    search = fit_keys(where, Decode, {
+    search = fit_keys(path, Decode, {
         "beam-size": ("beam_size", values.get("beam-size", 12)),
         "normalize": ("alpha", float(normalize) if normalize in (True, False) else normalize),
         "max-length-factor": ("max_length_ratio", values.get("max-length-factor", 3.0)),
     })  # fmt: skip
     search["max_length_offset"] = _offset(search["max_length_ratio"])
     search["unknown"] = "allow" if values.get("allow-unk") else "forbid"
-    return ["decode.stop=shrinking", *(f"decode.{key}={value}" for key, value in search.items())]
+    return {**search, "stop": "shrinking"}
 
 
 def to_options(shape: Model, sizes: Sequence[int]) -> dict[str, Any]:
-    """The options of a model of ours, whose vocabularies have these sizes."""
+    """The options of a model whose vocabularies have these sizes."""
     ties = {name: shape.tie == tie for name, tie in zip(TIES, ("target", "", "all"), strict=True)}
     ours = {option: getattr(shape, key) for option, key in SHAPE.items()}
     return FIXED | IGNORED | ours | ties | {SIZES: [*sizes]}
 
 
 def to_search(decode: Decode) -> dict[str, Any]:
-    """The options of marian-decoder, as far as it has ours."""
+    """Options of marian-decoder for our search settings."""
     decode, factor = decode.by_beam(), decode.max_length_ratio
     warn_of_length_penalty(decode, "Marian")
     return {
@@ -165,5 +165,5 @@ def to_search(decode: Decode) -> dict[str, Any]:
 
 
 def _offset(factor: float) -> int:
-    """What a source is longer by in Marian, which counts its eos, as pieces of the output."""
+    """Pieces that Marian's length limit has more, since it counts the eos of the source."""
     return max(1, math.ceil(factor))

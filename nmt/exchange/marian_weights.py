@@ -1,4 +1,4 @@
-"""The tensors of a Marian model and ours: names, and the order of their rows and columns."""
+"""The tensors of Marian models and ours: names, and the order of rows and columns."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,13 +11,13 @@ from nmt.errors import Exit, UserError
 from nmt.exchange.marian_ids import MarianIds
 from nmt.modeldir import Trained
 
-# The logit of an id that Marian does not have: its probability is negligible, and the
-# share of it that label smoothing adds to a loss, when training goes on, is next to nothing, too.
+# The logit of an id that Marian does not have: its probability is negligible, and so is its share
+# of a loss by label smoothing when training continues.
 NEVER = -100.0
 HUGGING_FACE, MARIAN = 0, 1  # families of files
 OUTPUT, BIAS = "lm_head.weight", "final_logits_bias"
 _SOURCE, _TARGET = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
-# model.tie -> our name of each matrix -> those under which it may stand, by family
+# model.tie -> our name of each matrix -> its possible names, by family
 _MATRICES: dict[str, dict[str, tuple[tuple[str, ...], ...]]] = {
     "all": {"source_embedding": (("shared.weight", _SOURCE, _TARGET, OUTPUT), ("Wemb",))},
     "target": {
@@ -48,9 +48,9 @@ _LAYER = {  # our module -> that of Hugging Face, and the weight and bias of Mar
 
 
 def names(shape: Model, family: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Our name of each tensor, and the names that it may have in a family.
+    """Our name of each tensor, and its possible names in a family.
 
-    Those of Hugging Face are without "model."; a layer that is shared comes once for each pass.
+    Those of Hugging Face are without "model."; a shared layer comes once for each pass.
     """
     for ours, theirs in _MATRICES[shape.tie].items():
         yield f"{ours}.weight", theirs[family]
@@ -68,16 +68,16 @@ def names(shape: Model, family: int) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def to_ours(
-    where: Path, tensors: Mapping[str, Tensor], shape: Model, ids: Sequence[MarianIds], family: int
+    path: Path, tensors: Mapping[str, Tensor], shape: Model, ids: Sequence[MarianIds], family: int
 ) -> dict[str, Tensor]:
-    """The tensors under our names; UserError (65) for one that has no place, or is missing.
+    """The tensors under our names; UserError (65) for a missing or superfluous one.
 
     `ids`: of source and target. Tensors are laid out as in torch: a row for each piece, a linear
     map [out, in].
     """
 
     def refuse(what: str) -> UserError:
-        return UserError(f"{where}: {what}", Exit.DATA)
+        return UserError(f"{path}: {what}", Exit.DATA)
 
     left, ours = {**tensors}, dict[str, Tensor]()
     for name, theirs in names(shape, family):
@@ -106,9 +106,9 @@ def to_ours(
 def to_theirs(
     trained: Trained, order: Tensor, ids: Sequence[MarianIds], family: int
 ) -> dict[str, Tensor]:
-    """The way back of `to_ours`; a tensor of several names has the first.
+    """The inverse of `to_ours`; a tensor with several names gets the first.
 
-    `order` [dim]: which of our components each of theirs is.
+    `order` [dim]: our component at each place of the engine's vectors.
     """
     tensors: dict[str, Tensor] = {}
     for name, theirs in names(trained.settings.model, family):
@@ -116,16 +116,16 @@ def to_theirs(
         side = _side(name, ids)
         module, kind = name.split(".")[-2:]
         if side is None and module not in ("query", "key", "value", "inner"):
-            values = values[order]  # of what writes them, or of a norm
+            values = values[order]  # a map that writes such vectors, or a norm
         elif kind == "weight":
-            values = values[:, order]  # of what reads them, and of embeddings
+            values = values[:, order]  # a map that reads them, or embeddings
         values = side.their_rows(values) if side else values.clone()  # a layer may be shared
         tensors[theirs[0]] = values.detach().float().cpu().contiguous()
     return tensors
 
 
 def _side(name: str, ids: Sequence[MarianIds]) -> MarianIds | None:
-    """The side whose ids number the rows of a tensor of ours; None: no ids do."""
+    """The side whose ids number the rows of a tensor of ours; None: neither."""
     if name.startswith("source_embedding."):
         return ids[0]
     return ids[1] if name.startswith(("target_embedding.", "output.")) else None

@@ -10,7 +10,7 @@ counts what these very lines make of the samples (`count_equal`).
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from omegaconf import OmegaConf
@@ -29,20 +29,15 @@ from nmt.text.tokenizer import CONTROL, INVISIBLE
 from nmt.text.unigram import CODE, MarianSegmenter, Unigram, language_codes
 
 
-class CardOptions(NamedTuple):
-    """Statements of a card that no file of the model makes."""
-
-    name: str
-    license: str | None = None  # None: left out
-
-
-def card(form: Export, certificate: Mapping[str, Any], options: CardOptions, name: str) -> bytes:
-    """The text of README.md for a model that was written for an engine, under a name."""
+def card(
+    form: Export, certificate: Mapping[str, Any], path: str, title: str, license: str | None = None
+) -> bytes:
+    """The text of README.md for a model that was written to a path."""
     trained = form.trained
     languages = _languages(trained)
     front: dict[str, Any] = {
         "language": languages,
-        "license": options.license,
+        "license": license,
         "library_name": form.on_hub,
         "pipeline_tag": "translation",
         "tags": ["translation", *trained.settings.encoding],
@@ -55,14 +50,14 @@ def card(form: Export, certificate: Mapping[str, Any], options: CardOptions, nam
         "model_card.jinja",
         front=OmegaConf.to_yaml(OmegaConf.create({k: v for k, v in front.items() if v})),
         pair=f" from {source} to {', '.join(targets)}" if targets else "",
-        code=form.code and form.code(name),
+        code=form.code and form.code(path),
         example=" ".join([*codes[: before is None], EXAMPLE]),
         sentences=proof.sentences(certificate),
         decode=trained.settings.decode,
         version=__version__,
         form=form,
-        options=options,
-        name=name,
+        title=title,
+        path=path,
         before=before,
         codes=codes,
     )
@@ -100,10 +95,13 @@ CODES, PIECES = "bpe.codes", "bpe.vocabulary"  # of the source, in the formats o
 NO_MERGE = "\u2581 \u2581"  # of what no normalised text has: subword-nmt reads no empty list
 
 
-def count_equal(trained: Trained, code: str, lines: Sequence[str]) -> dict[str, int]:
+def count_equal(
+    trained: Trained, code: str, lines: Sequence[str], precision: str = "float32"
+) -> dict[str, Any]:
     """How many lines the lines of Python translate as `nmt-translate` does; texts are compared.
 
-    `finished`: translations by nmt-translate that end within their limit.
+    `finished`: translations by nmt-translate that end within their limit. `reasons`: why others may
+    differ, by the model's settings and the precision of the engine.
     """
     names: dict[str, Any] = {}
     exec(code, names)  # ours; what comes from a model stands in it as a literal
@@ -112,11 +110,28 @@ def count_equal(trained: Trained, code: str, lines: Sequence[str]) -> dict[str, 
         decode = replace(decode, split="lines")
     ours = proof.translate_best(trained, lines, decode, "as nmt-translate does")
     translated = map(names["translate"], lines)
-    theirs = track(translated, "by the lines of the card", [1] * len(lines))
+    theirs = [*track(translated, "by the lines of the card", [1] * len(lines))]
+    finished = sum(translation.finished for translation in ours)
+    limits = (decode.max_source, trained.model.limits(training=False).source)
+    longest = max(len(trained.source.ids(line)) for line in lines)
+    divides_lines = decode.split != "lines" or any(n is not None and longest > n for n in limits)
+    in_transformers = "ctranslate2" not in names
+    reasons = {
+        "takes pieces that are never chosen out before it computes probabilities": True,
+        "chooses otherwise among translations that do not end": finished < len(lines),
+        "divides scores by another function of the length": in_transformers
+        and is_ranked_anew(decode),
+        "computes in another precision": precision != "float32",
+        "leaves pieces of languages out of the text": in_transformers
+        and decode.target_language is not None,
+        "gets lines whole that nmt-translate divides, cuts or refuses": divides_lines,
+        "translates strings that nmt-translate protects": bool(trained.source.protection.patterns),
+    }
     return {
         "compared": len(lines),
         "equal": sum(one.text == other for one, other in zip(ours, theirs, strict=True)),
-        "finished": sum(translation.finished for translation in ours),
+        "finished": finished,
+        "reasons": [reason for reason, applies in reasons.items() if applies],
     }
 
 

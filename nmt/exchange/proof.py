@@ -1,7 +1,7 @@
-"""Another engine's computations, compared with those of our model.
+"""Compare another engine's computations with those of our model.
 
-One proof for models that come and models that go, whichever the engine. Its findings are the
-certificate.json of a model directory, the sentences of its card, and those of the log.
+The same proof serves imports and exports, and all engines. Its results are certificate.json, the
+sentences on the card, and those in the log.
 """
 
 import logging
@@ -34,7 +34,7 @@ TIE = 1e-4  # largest difference of two log-probabilities that rounding may reve
 IMPOSSIBLE = -1e9  # the logit of an id whose probability is 0
 BEAM = 4
 SEARCHES = {"greedy": 1, f"beam_{BEAM}": BEAM}  # name in the certificate -> beam
-WINDOW = 8  # lines that are searched together: so far apart are two signs of progress
+WINDOW = 8  # lines that are searched together; progress is shown after each window
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class OurOutputs(NamedTuple):
     """Our model's translations of the samples."""
 
     trained: Trained  # without the ids that the engine does not have
-    searched: Trained  # without those that it takes out of a search
+    searched: Trained  # without the ids that it takes out of a search
     samples: list[SampleLine]
     left_out: int
     outputs: dict[str, list[Output]]  # by name of the search
@@ -57,7 +57,7 @@ class OurOutputs(NamedTuple):
 def translate_samples(
     trained: Trained, scorer: EngineScorer, lines: Sequence[str] | None
 ) -> OurOutputs:
-    """Choose samples (see `samples`) that fit our model and an engine, and translate them."""
+    """Choose samples that fit our model and an engine, and translate them."""
     chosen, left_out = samples.choose_samples(trained, scorer, lines)
     longest = max(len(sample.ids) for sample in chosen)
     log.info("comparing on %s lines of up to %s pieces", len(chosen), f"{longest:,}")
@@ -67,10 +67,10 @@ def translate_samples(
 
 
 def certify(ours: OurOutputs, scorer: EngineScorer) -> dict[str, Any]:
-    """Compare an engine in float32 with our model; raises UserError (65) where they differ.
+    """Compare an engine in float32 with our model; raises UserError (65) if they differ.
 
-    Returns the certificate, as plain values. Two outputs that part where our model finds both
-    pieces equally likely, or beams that are equally likely as a whole, count as ties.
+    Returns the certificate, as plain values. Outputs whose first different pieces are equally
+    likely to our model, or beams that are equally likely as a whole, count as ties.
     """
     engine, form = scorer.library.module, ours.trained.source.segmenter.tokenizer.normalize
     for line, ids, _ in ours.samples:
@@ -112,7 +112,7 @@ def certify(ours: OurOutputs, scorer: EngineScorer) -> dict[str, Any]:
 
 
 def measure(ours: OurOutputs, scorer: EngineScorer) -> dict[str, Any]:
-    """How far an engine in another precision is from our model; nothing is refused."""
+    """The differences of an engine in another precision; none is an error."""
     return {
         "computed_in": scorer.computed_in,
         "log_probs": _difference(ours, scorer)["log_probs"],
@@ -127,13 +127,13 @@ def report(certificate: Mapping[str, Any]) -> None:
 
 
 def sentences(certificate: Mapping[str, Any]) -> list[str]:
-    """The findings of a certificate in words, most important first."""
+    """A certificate in words, most important first."""
     text = Path(__file__).with_name("certificate.jinja").read_text(encoding="utf-8")
     return Template(text, trim_blocks=True).render(all=certificate).strip().split("\n")
 
 
 def without_ids(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE) -> Trained:
-    """A model that never gives some ids any probability: one in which they have this logit."""
+    """A model in which some ids have this logit, hence no probability."""
     if not ids:
         return trained
     model = build.shallow(trained.model)
@@ -148,7 +148,7 @@ def translate_best(
 ) -> list[Translation]:
     """The best translation of each line; an empty one of a line that decode.too_long refuses.
 
-    Without warnings about lines that are longer than in training: some are meant to be.
+    Nothing is logged about lines that are longer than in training: the samples are meant to be.
     """
     notes = logging.getLogger("nmt.decode")
     level, best = notes.level, list[Translation]()
@@ -182,9 +182,9 @@ def _search(trained: Trained, chosen: Sequence[SampleLine], name: str) -> list[O
 def _difference(ours: OurOutputs, scorer: EngineScorer) -> dict[str, float]:
     """The largest difference of log-probabilities, in greedy outputs and made-up targets.
 
-    As a certificate has it, `log_probs`, with the number of `pieces` that were scored. A made-up
-    target whose scores by our model in float32 and in float64 already differ as much is
-    `ill_conditioned` and does not count (4e-3 was seen).
+    These are entries of a certificate: `log_probs`, and the number of `pieces` that were scored. A
+    made-up target for which our model in float32 and float64 differs as much is `ill_conditioned`
+    and does not count (4e-3 was seen).
     """
     trained = ours.trained
     largest = torch.zeros(())
@@ -208,7 +208,7 @@ def _difference(ours: OurOutputs, scorer: EngineScorer) -> dict[str, float]:
 
 
 def _targets(ours: OurOutputs, scorer: EngineScorer) -> list[tuple[list[int], list[int], bool]]:
-    """Source, target, and whether it is made up: about as long as the source."""
+    """Source, target, and whether it is made up; such a target is as long as the source."""
     trained, draw = ours.trained, Random(2)
     tables = (trained.model.limits(training=False).target, scorer.longest_target)
     most = min((n for n in tables if n is not None), default=None)
@@ -220,9 +220,9 @@ def _targets(ours: OurOutputs, scorer: EngineScorer) -> list[tuple[list[int], li
 
 
 def _compare(ours: OurOutputs, scorer: EngineScorer, name: str) -> tuple[dict[str, int], list[str]]:
-    """How many outputs are compared, and equal piece by piece; and the lines of the others.
+    """The numbers of outputs that are compared and equal, and the lines of different ones.
 
-    At a limit the engines choose otherwise among beams that have not ended: those do not count.
+    Beams at the length limit are left out: there the engines choose by other rules.
     """
     beam = SEARCHES[name]
     outputs = (scorer.output(sample.ids, sample.limit, beam) for sample in ours.samples)
@@ -245,7 +245,7 @@ def _compare(ours: OurOutputs, scorer: EngineScorer, name: str) -> tuple[dict[st
 
 
 def is_tie(model: Any, source: list[int], one: Output, other: Output, beam: int) -> bool:
-    """Whether two outputs are equally good to a model, within TIE: where they part, or as a whole.
+    """Whether two outputs are equally likely: greedy ones where they part, beams as a whole.
 
     `source`: its ids, without eos.
     """

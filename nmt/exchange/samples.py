@@ -1,4 +1,4 @@
-"""Lines that a model is compared on with another engine: some are longer than in training."""
+"""Lines on which a model and another engine are compared; some are longer than in training."""
 
 from collections.abc import Sequence
 from random import Random
@@ -15,7 +15,7 @@ from nmt.text.vocab import SPECIALS
 BEYOND = 300  # pieces of the longest samples; more where training had more
 LONG = 6  # samples that are longer than what was trained on
 MOST = 1024  # pieces of a sample, whatever was trained on
-MADE_UP = 40  # lines, where none are given
+MADE_UP = 40  # lines, if none are given
 LARGE = 150_000_000  # parameters; of a larger model, LONG and MADE_UP are fewer in proportion
 LONGEST_MADE_UP = 60  # pieces of such a line
 RATIO = 1.5  # pieces of an output, for each of the source, and ROOM besides
@@ -33,12 +33,12 @@ class SampleLine(NamedTuple):
 def choose_samples(
     trained: Trained, scorer: EngineScorer, lines: Sequence[str] | None = None
 ) -> tuple[list[SampleLine], int]:
-    """Lines to compare on: the given or made-up ones, and some beyond the length of training.
+    """The given lines, or made-up ones, and some that are longer than in training.
 
-    Those are given lines joined, and made-up ones of up to BEYOND pieces; where that length is
-    unknown, it counts as USUAL_LENGTH. Left out, and counted, are empty lines and those that are
-    longer than the encoding or the engine can hold, or whose translation might be. Raises
-    UserError (65) where none is left.
+    The longer ones are given lines joined, and made-up lines of up to BEYOND pieces; an unknown
+    length of training counts as USUAL_LENGTH. Empty lines are left out, and those that are too long
+    for the encoding or the engine, or whose translation might be; the second value counts them.
+    Raises UserError (65) if none remains.
     """
     before = trained.facts["longest_source"] or USUAL_LENGTH
     share = min(1, LARGE / sum(weight.numel() for weight in trained.model.parameters()))

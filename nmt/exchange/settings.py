@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from nmt.config.check import fit, keys_of
 from nmt.config.compose import experiment_of
 from nmt.config.data import Segmentation
-from nmt.config.settings import Decode, Settings
+from nmt.config.settings import Decode, Settings, with_decode
 from nmt.errors import Exit, UserError
-from nmt.modeldir import Trained, in_file, model_of
+from nmt.modeldir import Trained, model_of
 from nmt.system import manifest
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import Unigram
-from nmt.text.vocab import Vocabulary
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,91 +37,85 @@ def sinusoids(layout: str, denominator: str, start: int = 0) -> list[str]:
 
 
 def settings_of(
-    overrides: Sequence[str],
+    encoding: Sequence[str],
+    decode: Mapping[str, Any],
     model: Mapping[str, Any],
     longest: int | None,
     shared: bool,
     languages: Sequence[str] = (UNNAMED, UNNAMED),
 ) -> Settings:
-    """The settings as nmt-train would have been given them.
+    """The settings of a training that would have made the model.
 
-    `overrides` choose encoding and search; texts of files stay out of them, since Hydra reads more
-    than text. `model` has the keys of that section; `longest`: pieces of the longest source in
-    training, None: unknown; `shared`: both sides have one vocabulary.
+    `encoding`: the overrides that choose it. `decode` and `model` have keys of those sections;
+    `longest`: pieces of the longest source in training, None: unknown; `shared`: both sides have
+    one vocabulary.
     """
-    source, target = languages
-    arguments = [
-        *("data=files", "data.root=elsewhere", "data.name=imported", "data.normalize=none"),
-        *([] if longest is None else [f"data.max_length={longest}"]),
-        *("decode.unknown=allow", "decode.length_penalty=power"),
-    ]
     if model["tie"] == "all" and not shared:
         raise UserError("one matrix of embeddings, but source and target number pieces otherwise")
-    settings = deepcopy(_compose((*arguments, *overrides)))
-    segmenter = Segmentation("imported", "none", shared_vocabulary=shared)
+    composed = deepcopy(_compose(tuple(encoding)))
+    settings = with_decode(composed, {"unknown": "allow", "length_penalty": "power", **decode})
+    source, target = languages
     data = replace(settings.data, source_language=source, target_language=target)
+    if longest:
+        data = replace(data, max_length=longest)
+    segmenter = Segmentation("imported", "none", shared_vocabulary=shared)
     shape = replace(settings.model, **model)
     return replace(settings, segmenter=segmenter, model=shape, data=data)
 
 
-@cache  # Hydra takes longer than all else of a small model
-def _compose(overrides: tuple[str, ...]) -> Settings:
-    return experiment_of(overrides).settings
+@cache  # Hydra takes longer than the rest of a small import
+def _compose(encoding: tuple[str, ...]) -> Settings:
+    data = ("data=files", "data.root=elsewhere", "data.name=imported", "data.normalize=none")
+    return experiment_of((*data, *encoding)).settings
 
 
-def fit_keys(where: Path, schema: type, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
-    """Check values of a file; `given`: by each of its keys, the key of ours and the value."""
+def fit_keys(path: Path, schema: type, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    """Our keys with checked values; `given`: by each key of a file, our key and its value."""
     kinds = keys_of(schema)
     try:
         return {ours: fit(kinds[ours].kind, v, theirs) for theirs, (ours, v) in given.items()}
     except UserError as error:
-        raise UserError(f"{where}: {error}", Exit.DATA) from None
+        raise UserError(f"{path}: {error}", Exit.DATA) from None
 
 
 def make_trained(
-    where: Path,
+    path: Path,
     settings: Settings,
     tensors: "dict[str, Tensor]",
     sides: Sequence[Side],
     longest: int | None,
 ) -> Trained:
-    """The model that has these tensors, which are under our names; `longest`: see settings_of."""
+    """The model with these tensors, under our names; `longest`: see settings_of."""
     source, target = sides
-    model = model_of(settings, source, target, tensors, where)
+    model = model_of(settings, source, target, tensors, path)
     return Trained(settings, model, source, target, {"longest_source": longest})
 
 
-def in_order(where: Path, ids: Mapping[str, Any]) -> list[str]:
-    """The pieces that a file numbers, in that order; UserError (65) where a number is left out."""
+def in_order(path: Path, ids: Mapping[str, Any]) -> list[str]:
+    """The pieces that a file numbers, in that order; UserError (65) for a missing number."""
     if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
-        raise UserError(f"{where}: expected the ids 0 to {len(ids) - 1}, each once", Exit.DATA)
+        raise UserError(f"{path}: expected the ids 0 to {len(ids) - 1}, each once", Exit.DATA)
     return sorted(ids, key=ids.__getitem__)
 
 
-def vocabulary(where: Path, pieces: Sequence[str]) -> Vocabulary:
-    """The vocabulary of a file; UserError (65) for what is no piece."""
-    with in_file(where):
-        return Vocabulary.from_json([*pieces])
-
-
-def sentencepiece(kind: type[Unigram], where: Path, language: str) -> Unigram:
-    """Read a segmenter from its SentencePiece model; UserError (65) where the file is none."""
-    model = manifest.read_bytes(where)
+def sentencepiece(kind: type[Unigram], path: Path, language: str) -> Unigram:
+    """Read a segmenter from a SentencePiece model; UserError (65) for another file."""
+    model = manifest.read_bytes(path)
     try:
         return kind(Tokenizer("none", "none", language), model)
     except (RuntimeError, OSError):
-        raise UserError(f"{where}: no SentencePiece model", Exit.DATA) from None
+        raise UserError(f"{path}: no SentencePiece model", Exit.DATA) from None
 
 
-def warn_of_others(where: Path, values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
-    """Log what a file asks of a search that is not taken over; `usual`: what asks for nothing."""
+def warn_of_others(path: Path, values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
+    """Log the search settings of a file that are not taken over; `usual`: without effect."""
     if found := [f"{k}={values[k]}" for k, v in usual.items() if values.get(k, v) not in (v, None)]:
         log.warning("%s: not taken over: %s; the keys under decode. have their own values",
-                    where, ", ".join(found))  # fmt: skip
+                    path, ", ".join(found))  # fmt: skip
 
 
 def warn_of_length_penalty(decode: Decode, engine: str) -> None:
-    """Log that an engine divides by another function of the length than nmt, if it does."""
+    """Log if an engine divides by another function of the length than nmt."""
     if decode.beam_size > 1 and decode.length_penalty != "power" and decode.alpha:
         log.warning(
             "decode.length_penalty=%s: %s divides by length ** %g instead",

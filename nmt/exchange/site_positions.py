@@ -1,9 +1,9 @@
-"""Positions of a site as plain tables, found by probing its encodings, not by their names.
+"""Positions of a site as plain tables, found by probing its encodings.
 
-Other engines know a few forms of positions: vectors added to the embeddings, vectors or numbers for
-each distance, rotations. Whether a site has such a form is seen from the hooks that its encodings
-override, and from what these answer or, of vectors for each distance, from what `by_distance` does;
-where answers depend on more than the form knows, it is refused.
+Other engines have a few forms of positions: vectors added to the embeddings, vectors or biases by
+distance, rotations. The hooks that its encodings override decide which form a site may have. The
+tables are filled by calling these hooks or, for vectors by distance, `by_distance`; then the hooks
+are compared with the tables on random sentences, and a site that differs is refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,8 +21,8 @@ from nmt.encodings.site import Encodings
 from nmt.errors import UserError
 from nmt.text.vocab import SPECIALS
 
-EXACT = 1e-5  # largest difference, relative to the largest number, that rounding explains
-HIDDEN = -3e4  # what is added to hide a key, in float16 too: its probability is 0
+EXACT = 1e-5  # largest difference by rounding, relative to the largest number
+HIDDEN = -3e4  # a bias that hides a key, in float16 too: its probability is 0
 CHECKED = 21  # most tokens of a sentence in which all pairs are compared with the tables
 ON_KEYS = ("keys", "keys and values", "kernels of queries")  # roles of vectors by distance
 ON_VALUES = ("values", "keys and values")
@@ -49,7 +49,7 @@ class Rotations(NamedTuple):
 
 
 class SitePositions(NamedTuple):
-    """The positions of a site; None where it has none of that form."""
+    """The positions of a site; None: it has none of that form."""
 
     table: Tensor | None = None  # [position, dim], added to the scaled embeddings
     keys: Tensor | None = None  # [layers, 2 tau + 1, head_dim] by distance, key minus query
@@ -57,18 +57,18 @@ class SitePositions(NamedTuple):
     bias: Tensor | None = None  # [layers, heads, 2 reach + 1] by distance, added after scaling
     turns: Rotations | None = None
     scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
-    limit: int | None = None  # tokens of the longest sequence that the tables are right for
+    limit: int | None = None  # tokens of the longest sequence for which the tables are right
 
 
 class _Probe(NamedTuple):
-    """A site whose encodings are evaluated, and up to which length."""
+    """A site whose encodings are probed, up to a length."""
 
     site: Encodings
     dims: Dims
     length: int
 
     def context(self, queries: Tensor, keys: int, rows: int = 1, seed: int = 0) -> Context:
-        """Some queries of a sentence of so many tokens, of random words."""
+        """The context of some queries in a sentence of random words."""
         draw = torch.Generator().manual_seed(seed)
         there = torch.arange(keys)[None]
         square = len(queries) == keys
@@ -92,7 +92,7 @@ class _Probe(NamedTuple):
 
     @property
     def ends(self) -> list[Tensor]:
-        """The last token as a query, which sees all that lies behind, and the first, likewise.
+        """Queries: the last token, for all distances behind, and the first, for those ahead.
 
         A decoder never looks ahead.
         """
@@ -104,7 +104,7 @@ class _Probe(NamedTuple):
         return [e for e in self.site if any(hook in e.hooks for hook in hooks)]
 
     def refuse(self, why: str, hook: str, entries: Sequence[Encoding] = ()) -> UserError:
-        """An error that names entries, or all of the hook's form, and the nearest that would do."""
+        """An error that names entries (by default all of the hook's form) and a near encoding."""
         form = [other for other, kind in KINDS.items() if kind == KINDS.get(hook)]
         names = "+".join(e.name for e in entries or self.having(*form))
         return UserError(
@@ -134,7 +134,7 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
         if "turned" in forms:
             return positions
         return positions._replace(table=_table(probe), limit=probe.length)
-    farthest = 0  # the greatest distance that differs from all beyond
+    farthest = 0  # beyond this distance the tables do not change
     if "bias" in forms:
         bias = _bias(probe)
         farthest = _reach(bias, 2)
@@ -143,7 +143,7 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
     if "vectors" in forms:
         keys, values = _vectors(probe)
         most = max(_reach(keys, 1), _reach(values, 1))
-        # together with biases it takes this for the greatest distance that has a bucket of its own
+        # together with biases CTranslate2 takes this for the last distance with its own bucket
         wide = max(most, farthest + 2) if "bias" in forms else most
         positions = positions._replace(keys=_resize(keys, wide), values=_resize(values, wide))
         farthest = max(farthest, most)
@@ -172,7 +172,7 @@ def _refuse_needs(probe: _Probe) -> None:
 
 
 def _remembers(probe: _Probe, e: Encoding) -> bool:
-    """Whether it keeps what it computes of each key, so that scores depend on the words."""
+    """Whether it caches more than keys and values, so that scores depend on the words."""
     if "project" not in e.hooks:
         return False
     context = with_positions(probe.context(torch.arange(1), 1), e.positions)
@@ -198,7 +198,7 @@ def _table(probe: _Probe) -> Tensor:
 
 
 def _bias(probe: _Probe) -> Tensor:
-    """The number that is added for each distance [layers, heads, 2 length - 1]."""
+    """The bias of each distance [layers, heads, 2 length - 1]."""
 
     def add(layer: int, queries: Tensor, keys: int, seed: int) -> Tensor:
         bias = probe.site.bias(layer, probe.context(queries, keys, 1, seed))
@@ -215,7 +215,7 @@ def _bias(probe: _Probe) -> Tensor:
 
 
 def _vectors(probe: _Probe) -> list[Tensor]:
-    """The vectors on keys and on values [layers, 2 length - 1, head_dim], of zeros if none."""
+    """The vectors of keys and of values [layers, 2 length - 1, head_dim]; zeros if none."""
     shape = probe.dims.layers, 2 * probe.length - 1, probe.dims.head_dim
     tables = [torch.zeros(shape), torch.zeros(shape)]
     for e in probe.having("scores", "outputs"):
@@ -238,7 +238,7 @@ def _vectors(probe: _Probe) -> list[Tensor]:
 
 
 def _distances(probe: _Probe, e: Encoding) -> Tensor | None:
-    """What its positions make of each distance of tokens; None if that depends on more."""
+    """Its distance for each distance in tokens; None if it depends on more than that."""
 
     def measure(queries: Tensor, keys: int, seed: int) -> Tensor:
         return with_positions(probe.context(queries, keys, 1, seed), e.positions).delta[0]
@@ -247,9 +247,10 @@ def _distances(probe: _Probe, e: Encoding) -> Tensor | None:
 
 
 def _tabulate(probe: _Probe, answer: Callable[[Tensor, int, int], Tensor]) -> Tensor | None:
-    """What `answer` gives for each distance [.., 2 length - 1]; None if that depends on more.
+    """A table by distance [.., 2 length - 1] of what `answer` returns; None if it depends on more.
 
-    It takes queries, the number of keys, and a seed for the words; it returns [.., query, key].
+    `answer` takes queries, the number of keys, and a seed for the words; it returns [.., query,
+    key].
     """
     behind, *others = (answer(query, probe.length, 0)[..., 0, :] for query in probe.ends)
     # a decoder never asks for what is ahead
@@ -293,14 +294,14 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def _resize(table: Tensor, reach: int) -> Tensor:
-    """[layers, 2 n - 1, head_dim] cut to the distances up to reach, or its ends repeated so far."""
+    """[layers, 2 n - 1, head_dim], cut or extended by its ends to the distances up to reach."""
     n = (table.shape[1] + 1) // 2
     distances = torch.arange(-reach, reach + 1).clamp(1 - n, n - 1)
     return table[:, distances + n - 1]
 
 
 def _reach(table: Tensor, axis: int) -> int:
-    """The least distance at which all greater ones count as the same; `axis` holds 2 n - 1."""
+    """The distance beyond which the table does not change; `axis` holds 2 n - 1."""
     rows = table.movedim(axis, 0).flatten(1)
     n = (len(rows) + 1) // 2
 

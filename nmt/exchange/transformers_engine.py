@@ -1,4 +1,4 @@
-"""Directories of Hugging Face transformers: opened by its own classes, or refused in one line."""
+"""Open directories of Hugging Face transformers by its classes; other errors become one line."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,47 +20,34 @@ from nmt.text.vocab import BOS, EOS, Vocabulary
 GENERATION, PIECES, TOKENIZER = "generation_config.json", "vocab.json", "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 JSON = "*config.json", "*vocab.json", TOKENIZER, "special_tokens_map.json", "added_tokens.json"
-POINTER = b"version https://git-lfs.github.com/spec/"
 MARIAN = "MarianMTModel", "MarianTokenizer"  # classes of transformers
 M2M100 = "M2M100ForConditionalGeneration", "M2M100Tokenizer"
 NLLB = M2M100[0], "NllbTokenizer"
 
 
 def check(directory: Path, needed: Sequence[str]) -> None:
-    """Raise UserError (65) for a file that is missing, a pointer of Git LFS, or damaged JSON."""
-    refuse_pointers(directory, (".json", ".spm", ".model"))
-    for where in (directory / name for name in needed):
-        if not where.exists():
-            raise UserError(f"{where}: the file is missing; the model is incomplete", Exit.DATA)
-    for where in (file for pattern in JSON for file in sorted(directory.glob(pattern))):
-        manifest.read(where, None)  # transformers passes over some that it refuses
+    """Raise UserError (65) for a file that is missing, or damaged JSON."""
+    for path in (directory / name for name in needed):
+        if not path.exists():
+            raise UserError(f"{path}: the file is missing; the model is incomplete", Exit.DATA)
+    for path in (file for pattern in JSON for file in sorted(directory.glob(pattern))):
+        manifest.read(path, None)  # transformers passes over some that it refuses
     if (directory / "adapter_config.json").exists():
         raise UserError(f"{directory}: weights of an adapter; give the whole model", Exit.DATA)
-
-
-def refuse_pointers(directory: Path, suffixes: tuple[str, ...]) -> None:
-    """Raise UserError (65) for files that `git clone` left for `git lfs pull` to replace."""
-    for where in sorted(directory.iterdir()):
-        if where.suffix in suffixes and where.is_file():
-            with where.open("rb") as file:
-                is_pointer = file.read(len(POINTER)) == POINTER
-            if is_pointer:
-                what = "a pointer of Git LFS; git lfs pull, or hf download, brings the file itself"
-                raise UserError(f"{where}: {what}", Exit.DATA)
 
 
 def classes(directory: Path) -> tuple[str, str]:
     """The classes of transformers for the model and the tokenizer of a directory.
 
-    UserError (65) for others, which may compute something else or put other pieces around a line.
+    UserError (65) for other classes, which may compute something else or add other pieces.
     """
 
     def choose(name: str, key: str, known: Sequence[object]) -> Any:
-        where = directory / name
-        value = manifest.read(where, None).get(key) if where.exists() else None
+        path = directory / name
+        value = manifest.read(path, None).get(key) if path.exists() else None
         if value not in known:
             what = f"{key}={visible(value, 40)}: choose one of {', '.join(map(str, known))}"
-            raise UserError(f"{where}: {what}; no other model can be read", Exit.DATA)
+            raise UserError(f"{path}: {what}; no other model can be read", Exit.DATA)
         return value
 
     if choose(CONFIG, "model_type", ("marian", "m2m_100")) == "marian":
@@ -73,7 +60,7 @@ def classes(directory: Path) -> tuple[str, str]:
 
 @contextmanager
 def in_transformers(directory: Path) -> Iterator[Any]:
-    """Yield the package, silent; whatever it raises becomes a UserError (65) in one line."""
+    """Yield the package, without its log; its errors become a UserError (65) in one line."""
     TRANSFORMERS.require(str(directory))
     import transformers
 
@@ -86,7 +73,6 @@ def in_transformers(directory: Path) -> Iterator[Any]:
         foreign = is_panic or (isinstance(error, Exception) and not isinstance(error, UserError))
         if not foreign or is_out_of_memory(error):
             raise
-        refuse_pointers(directory, (".safetensors", ".bin"))
         sentence = " ".join(str(error).split()).split(". ")[0]
         what = f"{type(error).__name__}: {visible(sentence, 300)}"
         if isinstance(error, NotImplementedError):  # of matrices that it compares, as it ties them
@@ -102,9 +88,9 @@ def open_tokenizer(directory: Path, **options: Any) -> Any:
 
 
 def open_model(directory: Path) -> Any:
-    """The model of a directory in float32; UserError (65) for missing weights and others.
+    """The model of a directory in float32; UserError (65) for missing or other weights.
 
-    What is missing transformers would draw at random.
+    transformers itself draws missing weights at random.
     """
     with in_transformers(directory) as transformers:
         kind = getattr(transformers, classes(directory)[0])
@@ -126,7 +112,7 @@ def open_model(directory: Path) -> Any:
 
 
 def pieces_of(tokenizer: Any) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    """The ids of the pieces of source and target; one object where both have one vocabulary."""
+    """The ids of the pieces of source and target; one object if both share a vocabulary."""
     if hasattr(tokenizer, "lang_token_to_id"):  # M2M100
         ids = {**tokenizer.encoder, **tokenizer.lang_token_to_id}
     elif hasattr(tokenizer, "encoder"):  # Marian
@@ -143,9 +129,9 @@ def language_id(ids: Mapping[str, int], name: str) -> int | None:
 
 
 class TransformersScorer(EngineScorer):
-    """A directory that a model class and a tokenizer of transformers read.
+    """A directory opened by a model class and a tokenizer of transformers.
 
-    Of our model it gets the pieces, whose ids the tokenizer gives, and the names of the languages.
+    From our model it takes only the pieces, whose ids the tokenizer says, and the languages.
     """
 
     library = TRANSFORMERS
@@ -163,14 +149,16 @@ class TransformersScorer(EngineScorer):
             if hasattr(module, "create_weight"):  # Marian's sinusoids: stored ones may be rounded
                 module.weight.data = module.create_weight()
                 self.longest_source = self.longest_target = len(module.weight)
-        given, unk = self.model.generation_config, self.tokenizer.unk_token_id
-        start = given.decoder_start_token_id
+        config, unk = self.model.generation_config, self.tokenizer.unk_token_id
+        start = config.decoder_start_token_id
         never = {self.tokenizer.pad_token_id, start} - {self.tokenizer.eos_token_id}
         self._never = [[i] for i in never]
-        self._never += [[unk]] if [unk] in (given.bad_words_ids or []) else []
+        self._never += [[unk]] if [unk] in (config.bad_words_ids or []) else []
         special = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
-        # what else generation_config.json asks for, nmt does not take over
-        self.model.generation_config = type(given)(**{key: getattr(given, key) for key in special})
+        # nmt takes over nothing else of generation_config.json
+        self.model.generation_config = type(config)(
+            **{key: getattr(config, key) for key in special}
+        )
         both = pieces_of(self.tokenizer)
         self.source = self._number(trained.source.vocabulary, both[0], start)
         self.target = self._number(trained.target.vocabulary, both[1], start)
@@ -182,7 +170,7 @@ class TransformersScorer(EngineScorer):
         self.absent = self.barred = self.target.absent
 
     def _number(self, vocabulary: Vocabulary, ids: Mapping[str, int], start: int) -> MarianIds:
-        """The tokenizer's ids of our pieces; those that it does not know are rows without one."""
+        """The tokenizer's ids of our pieces; made-up pieces get the remaining rows."""
         t, pieces = self.tokenizer, vocabulary.to_json()
         used = {start, *t.all_special_ids, *(ids[piece] for piece in pieces if piece in ids)}
         free = (i for i in count() if i not in used)
@@ -191,19 +179,19 @@ class TransformersScorer(EngineScorer):
         return MarianIds(vocabulary, [pad, start, t.eos_token_id, t.unk_token_id, *order])
 
     def source_ids(self, line: str) -> list[int]:
-        """The ids of a line, eos included, without the language that the tokenizer puts first."""
+        """The ids of a line with eos, without the language that the tokenizer puts first."""
         ids = self.tokenizer(line, split_special_tokens=True)["input_ids"]
         before = len(self._before_source)
         return self.source.ours(ids[before:] if ids[:before] == self._before_source else ids)
 
     def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[Tensor]:
-        """Those of all ids but PAD."""
+        """Log-probabilities of all ids but PAD."""
         for source, target in pairs:
             with torch.inference_mode():
                 before = torch.tensor([[*self._before_target, *self.target.of(target)]])
                 logits = self.model(**self._inputs(source), decoder_input_ids=before).logits[0]
             rows = logits[len(self._before_target) - 1 :].log_softmax(-1)
-            rows = rows[:, self.target.theirs[BOS:]]
+            rows = rows[:, self.target.numbers[BOS:]]
             if BOS in self.absent:
                 rows[:, 0] = IMPOSSIBLE
             yield rows

@@ -1,11 +1,11 @@
-"""Models as Hugging Face stores them, read from their directory: Marian (OPUS-MT), M2M100 and NLLB.
+"""Read models of Hugging Face: Marian (OPUS-MT), M2M100 and NLLB.
 
-The classes of transformers read files, numbers and names; here their tensors become ours. What
-would make the model compute something else is refused by name. `trained_length`: pieces of the
-longest source in training, which no file tells: the size of a table of positions says nothing about
-it. None: it stays unknown.
+The classes of transformers read the files; here their tensors become ours. A setting with which the
+model would compute something else is refused by name. `trained_length`: pieces of the longest
+source in training; None: unknown, since the size of the table of positions does not tell.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.config.settings import Model, with_decode
+from nmt.config.settings import Model
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import Exit, UserError
 from nmt.exchange import families, m2m100_tokens, marian_ids, marian_weights, transformers_engine
@@ -36,6 +36,7 @@ from nmt.exchange.transformers_engine import (
     GENERATION,
     PIECES,
     TOKENIZER,
+    TOKENIZER_CONFIG,
     TransformersScorer,
     language_id,
 )
@@ -57,14 +58,15 @@ SHAPE = {  # key of config.json -> ours, under `model`
     "decoder_layers": "decoder_layers",
     "dropout": "dropout",
 }
-UNSHARED: dict[str, Any] = {  # keys of generation_config.json, and what asks for nothing
+UNSHARED: dict[str, Any] = {  # unsupported keys of generation_config.json -> without effect
     **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size"), 0),
     **dict.fromkeys(("min_length", "min_new_tokens", "do_sample"), 0),
     **dict.fromkeys(("repetition_penalty", "encoder_repetition_penalty", "num_beam_groups"), 1),
     **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id")),
-    **dict.fromkeys(("sequence_bias", "exponential_decay_length_penalty")),
+    **dict.fromkeys(("sequence_bias", "exponential_decay_length_penalty", "max_length")),
     "bad_words_ids": [],
 }
+log = logging.getLogger(__name__)
 MOST_MADE_UP = 1000  # rows without a piece; NLLB has 2, M2M100 8, and some are rounded up
 TABLE_ERROR = 0.0021  # of stored sinusoids: numbers up to 1, rounded to bfloat16 by 0.00195 at most
 
@@ -87,13 +89,18 @@ def m2m100(
 ) -> Imported:
     """Read an M2M100 or NLLB model with its segmenter.
 
-    `languages`: of source and target at first; None: what the tokenizer's config says.
+    `languages`: of source and target; None: those of the tokenizer's config.
     """
     has_model = (directory / PIECES).exists() or (directory / SPM).exists()
     transformers_engine.check(directory, (CONFIG, SPM if has_model else TOKENIZER))
     tokenizer = transformers_engine.open_tokenizer(directory)
     named = [tokenizer.init_kwargs.get(key) for key in ("src_lang", "tgt_lang")]
     source, target = languages or named
+    if not languages and None not in named:
+        log.warning(
+            "no --languages: the model translates from %s to %s, as %s says",
+            source, target, TOKENIZER_CONFIG,
+        )  # fmt: skip
     if source is None or target is None:
         raise UserError(
             f"{directory}: a model of many languages, of which its tokenizer names no two; add "
@@ -125,22 +132,24 @@ def _imported(
     if not is_marian and config["pad_token_id"] != first - 1:
         what = f"pad_token_id: must be {first - 1}, behind which positions begin"
         raise UserError(f"{directory / CONFIG}: {what}", Exit.DATA)
-    where, tensors = directory / GENERATION, _weights(directory, model)
+    path, tensors = directory / GENERATION, _weights(directory, model)
     start, ends = generation["decoder_start_token_id"], generation["eos_token_id"]
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     if start not in (eos, pad) or {*(ends if isinstance(ends, list) else [ends])} != {eos}:
         what = f"decoder_start_token_id={start}, eos_token_id={ends}: by the tokenizer an output"
         raise UserError(
-            f"{where}: {what} begins with {pad} or {eos}, and ends with {eos}", Exit.DATA
+            f"{path}: {what} begins with {pad} or {eos}, and ends with {eos}", Exit.DATA
         )
     ids = _number_sides(directory, tokenizer, start, tensors)
     known = transformers_engine.pieces_of(tokenizer)[1]
     if generation["forced_bos_token_id"] == language_id(known, decode.get("target_language", "")):
         generation["forced_bos_token_id"] = None  # is taken over
-    choices = [*sinusoids(*family.sinusoids), *read_search(where, generation, ids[1])]
-    with in_file(where):
-        settings = settings_of(choices, shape, longest, ids[0] is ids[1], languages)
-    settings = with_decode(settings, decode)
+    if generation["max_length"] == config["max_position_embeddings"]:
+        generation["max_length"] = None  # no limit but the table's
+    encoding, search = sinusoids(*family.sinusoids), read_search(path, generation, ids[1])
+    shared = ids[0] is ids[1]
+    with in_file(path):
+        settings = settings_of(encoding, {**search, **decode}, shape, longest, shared, languages)
     ours = marian_weights.to_ours(directory, tensors, settings.model, ids, HUGGING_FACE)
     sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, ids, strict=True)]
     trained = make_trained(directory, settings, ours, sides, longest)
@@ -149,7 +158,7 @@ def _imported(
 
 
 def _weights(directory: Path, model: Any) -> dict[str, Tensor]:
-    """The tensors of a model, less its sinusoids; UserError (65) where these are others."""
+    """The tensors of a model but its sinusoids; UserError (65) for other positions."""
     tensors = {n.removeprefix("model."): t for n, t in model.state_dict().items()}
     for name, module in model.model.named_modules():
         if hasattr(module, "create_weight"):  # Marian's, which may be stored
@@ -165,7 +174,7 @@ def _weights(directory: Path, model: Any) -> dict[str, Tensor]:
 def _number_sides(
     directory: Path, tokenizer: Any, start: int, tensors: Mapping[str, Tensor]
 ) -> list[MarianIds]:
-    """The ids of source and target, one object where both have one vocabulary."""
+    """The ids of source and target, one object if both share a vocabulary."""
     both = transformers_engine.pieces_of(tokenizer)
     for token in tokenizer.added_tokens_decoder.values():
         if token.content not in {**both[0], **both[1]} or not token.special:
@@ -189,39 +198,39 @@ def _number_sides(
     return [source, source if one else number(both[1], rows[1])]
 
 
-def to_shape(where: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys under `model` of our settings, by those of a config.json.
+def to_shape(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys under `model` of our settings, from config.json.
 
-    What transformers ignores, such as extra_pos_embeddings and normalize_before, is ignored.
+    Keys that transformers ignores, such as normalize_before, are ignored.
     """
     shared = values.get("share_encoder_decoder_embeddings")
     tied = values.get("tie_word_embeddings")
     if values.get("scale_embedding") is not True:
-        raise _refusal(where, f"scale_embedding={values.get('scale_embedding')}: must be true")
+        raise _refusal(path, f"scale_embedding={values.get('scale_embedding')}: must be true")
     if values.get("quantization_config"):
-        raise _refusal(where, "quantization_config: quantised weights")
+        raise _refusal(path, "quantization_config: quantised weights")
     for key in ("attention_heads", "ffn_dim"):
         if values.get(f"decoder_{key}") != values.get(f"encoder_{key}"):
-            raise _refusal(where, f"decoder_{key}: must be that of the encoder")
-    given = {theirs: (ours, values.get(theirs)) for theirs, ours in SHAPE.items()}
+            raise _refusal(path, f"decoder_{key}: must be that of the encoder")
+    shape = {key: (ours, values.get(key)) for key, ours in SHAPE.items()}
     if values.get("activation_function") == "silu":
-        given["activation_function"] = ("activation", "swish")
+        shape["activation_function"] = ("activation", "swish")
     tie = "all" if shared else "target" if tied else "none"
-    return fit_keys(where, Model, given) | {"tie": tie}
+    return fit_keys(path, Model, shape) | {"tie": tie}
 
 
-def read_search(where: Path, values: Mapping[str, Any], target: MarianIds) -> list[str]:
-    """The overrides for the default decoding of a model; what is not taken over is logged."""
+def read_search(path: Path, values: Mapping[str, Any], target: MarianIds) -> dict[str, Any]:
+    """Our keys under `decode`, from generation_config.json; keys not taken over are logged."""
     never = values.get("bad_words_ids") or []
     never = never if isinstance(never, list) else [never]
-    unknown = "forbid" if [target.theirs[UNK]] in never else "allow"
+    unknown = "forbid" if [target.numbers[UNK]] in never else "allow"
     ours = target.never(FORBIDDEN[unknown])
     others = [ids for ids in never if ids not in ours]
-    warn_of_others(where, {**values, "bad_words_ids": others}, UNSHARED)
+    warn_of_others(path, {**values, "bad_words_ids": others}, UNSHARED)
     beam, alpha = (values[key] for key in ("num_beams", "length_penalty"))
-    chosen = {"beam_size": 1 if beam is None else beam, "alpha": 1.0 if alpha is None else alpha}
-    return [f"decode.{key}={value}" for key, value in {**chosen, "unknown": unknown}.items()]
+    beam, alpha = 1 if beam is None else beam, 1.0 if alpha is None else alpha
+    return {"beam_size": beam, "alpha": alpha, "unknown": unknown}
 
 
-def _refusal(where: Path, what: str) -> UserError:
-    return UserError(f"{where}: {what}; no other model can be read", Exit.DATA)
+def _refusal(path: Path, what: str) -> UserError:
+    return UserError(f"{path}: {what}; no other model can be read", Exit.DATA)

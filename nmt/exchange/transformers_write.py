@@ -1,4 +1,4 @@
-"""Models as directories of Hugging Face (Marian, M2M100, NLLB): `transformers_read` reads these."""
+"""Write models as directories of Hugging Face: Marian, M2M100, NLLB."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -32,11 +32,11 @@ from nmt.system import manifest
 from nmt.text.unigram import Unigram
 from nmt.text.vocab import BOS, EOS
 
-POSITIONS = 1024  # of the table, as in the largest models; imported ones keep theirs
+POSITIONS = 1024  # of the table, as in the largest models; an imported model keeps its number
 
 
 def prepare_marian(trained: Trained) -> Export:
-    """How a model becomes a directory of Marian; UserError for one that this cannot hold."""
+    """Prepare the export of a Marian model; UserError for a model of another form."""
     families.refuse_languages(trained)
     segmenters = families.check(trained, families.MARIAN)
     ids = marian_ids.with_padding(trained.source.vocabulary, trained.target.vocabulary)
@@ -57,7 +57,7 @@ def prepare_marian(trained: Trained) -> Export:
 
 
 def prepare_m2m100(trained: Trained) -> Export:
-    """How a model becomes a directory of M2M100 or NLLB; UserError for one that is no such."""
+    """Prepare the export of an M2M100 or NLLB model; UserError for a model of another form."""
     segmenter, _ = families.check(trained, families.M2M100)
     output, decode = trained.model.output, trained.settings.decode
     names = decode.source_language, decode.target_language
@@ -70,8 +70,9 @@ def prepare_m2m100(trained: Trained) -> Export:
         (differs, "the embedding of bos", "trainer.freeze=[embeddings] leaves it that of eos"),
     ):
         if wrong:
-            where = f"{what}: cannot be exported to M2M100"
-            raise UserError(f"{where} ({why}); export --to ctranslate2")
+            raise UserError(
+                f"{what}: cannot be exported to M2M100 ({why}); export --to ctranslate2"
+            )
     languages = [str(name) for name in names]
     tokenizer = m2m100_tokens.to_files(segmenter, trained.source.vocabulary, languages)
     ids = [m2m100_tokens.number(s.vocabulary) for s in (trained.source, trained.target)]
@@ -145,7 +146,7 @@ def _write_weights(
 
 
 def to_config(shape: Model, source: MarianIds, target: MarianIds, positions: int) -> dict[str, Any]:
-    """The keys of config.json for a model of ours."""
+    """The keys of config.json."""
     return {
         **{theirs: getattr(shape, ours) for theirs, ours in SHAPE.items()},
         "scale_embedding": True,
@@ -159,7 +160,7 @@ def to_config(shape: Model, source: MarianIds, target: MarianIds, positions: int
 
 
 def to_generation(decode: Decode, target: MarianIds, positions: int) -> dict[str, Any]:
-    """The default decoding of transformers: our settings, as far as it has them."""
+    """The keys of generation_config.json for our search settings."""
     warn_of_length_penalty(decode, "transformers")
     return {
         "bad_words_ids": target.never(FORBIDDEN[decode.unknown]),
@@ -171,7 +172,7 @@ def to_generation(decode: Decode, target: MarianIds, positions: int) -> dict[str
 
 
 def special_ids(target: MarianIds) -> dict[str, int]:
-    """The ids that both files name."""
-    eos = target.theirs[EOS]
-    ids = {"decoder_start_token_id": target.theirs[BOS], "pad_token_id": target.pad}
+    """The ids in both files."""
+    eos = target.numbers[EOS]
+    ids = {"decoder_start_token_id": target.numbers[BOS], "pad_token_id": target.pad}
     return ids | {"eos_token_id": eos, "forced_eos_token_id": eos}

@@ -46,8 +46,9 @@ class Graft:
             if names := getattr(self, what):
                 more = f" and {len(names) - NAMED} more" if names[NAMED:] else ""
                 parts.append(f"{what.replace('_', '-')}: {', '.join(names[:NAMED])}{more}")
-        exact = "as the parent" if self.difference < 1e-5 else "not as the parent"
-        parts.append(f"step 0 computes {exact} (largest difference {self.difference:.2g})")
+        is_equal = self.difference < 1e-5
+        start = "step 0 computes as the parent" if is_equal else "the change must be learned first"
+        parts.append(f"{start} (largest difference at step 0: {self.difference:.2g})")
         return "; ".join([*parts, *self.effects])
 
 

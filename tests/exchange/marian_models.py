@@ -76,16 +76,17 @@ def make(
 
 def train(model: Any, tokenizer: Any, sources: list[str], targets: list[str], updates: int) -> None:
     """Make updates by the model's own loss, so that its outputs look like language, and end."""
-    optim = torch.optim.Adam(model.parameters(), 0.01)
-    for update in range(updates):
-        some = slice(32 * update % 288, 32 * update % 288 + 32)
+    optim, batches = torch.optim.Adam(model.parameters(), 0.01), list[Any]()
+    for some in (slice(first, first + 32) for first in range(0, 288, 32)):
         batch = tokenizer(
             sources[some], text_target=targets[some], padding=True, return_tensors="pt"
         )
         labels = batch["labels"]
         batch["labels"] = labels.masked_fill(labels == tokenizer.pad_token_id, -100)
+        batches.append(batch)
+    for update in range(updates):
         optim.zero_grad()
-        model(**batch).loss.backward()
+        model(**batches[update % len(batches)]).loss.backward()
         optim.step()
 
 

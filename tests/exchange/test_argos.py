@@ -1,6 +1,5 @@
 """Packages of Argos Translate hold what it reads, and it translates as nmt does, or are refused."""
 
-import io
 import json
 import os
 import subprocess
@@ -21,7 +20,7 @@ from nmt import modeldir
 from nmt.cli import export_model, translate
 from nmt.cli.train import main as train
 from nmt.errors import Exit, UserError
-from nmt.exchange import argos, exporting
+from nmt.exchange import exporting
 from nmt.modeldir import Trained
 from nmt.text.side import Side
 from nmt.text.vocab import BOS, PAD, UNK, Vocabulary
@@ -102,14 +101,6 @@ def test_no_special_piece_is_ever_chosen(tmp_path: Path) -> None:
                                            num_hypotheses=4, min_decoding_length=20)  # fmt: skip
         pieces = {piece for hypothesis in result.hypotheses for piece in hypothesis}
         assert pieces <= set(trained.target.vocabulary.to_json())
-
-
-def test_the_same_model_gives_the_same_bytes() -> None:
-    files = [("a/b.txt", b"text" * 50), ("a/c", b"")]
-    data = argos.zip_files(files)
-    assert data == argos.zip_files(files)
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        assert [(name, archive.read(name)) for name in archive.namelist()] == files
 
 
 def having(side: str, piece: str) -> Trained:

@@ -1,7 +1,6 @@
 """The Python on a model card gives what nmt-translate gives, where nmt cannot be imported."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -25,6 +24,7 @@ from nmt.text.side import Side, segmenter_from_json
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import MarianSegmenter
 from nmt.text.vocab import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+from tests.encodings.agreement import theirs
 from tests.exchange.test_ctranslate2_export import made as of_letters
 from tests.exchange.test_marian_export import LINES, sentencepiece, with_symbols
 from tests.exchange.test_marian_export import made as of_unigram
@@ -47,19 +47,15 @@ def block(text: str) -> str:
     return code
 
 
-def by_the_card(directory: Path, lines: list[str]) -> list[str]:
+def by_the_card(directory: Path, lines: list[str], patch: pytest.MonkeyPatch) -> list[str]:
     """What the code of a card makes of lines where nmt cannot be imported."""
-    code = block((directory / "README.md").read_text(encoding="utf-8"))
-    code = re.sub(r"^print\(.*\n", "", code, flags=re.M)
-    code = f"import sys\nsys.modules['nmt'] = None\n{code}"
-    code += "for line in sys.stdin.read().split('\\n')[:-1]: print(translate(line))"
-    done = subprocess.run(
-        [sys.executable, "-I", "-X", "utf8", "-c", code],
-        input="".join(f"{line}\n" for line in lines),
-        capture_output=True, text=True, encoding="utf-8", check=False, cwd=directory.parent,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split("\n")[:-1]
+    names: dict[str, Any] = {}
+    patch.chdir(directory.parent)
+    with patch.context() as without_nmt:
+        for module in [name for name in sys.modules if name.split(".")[0] == "nmt"]:
+            without_nmt.setitem(sys.modules, module, None)
+        exec(block((directory / "README.md").read_text(encoding="utf-8")), names)
+        return [names["translate"](line) for line in lines]
 
 
 def of_bpe(*words: str, tokenizer: Any = "moses") -> Trained:
@@ -128,7 +124,9 @@ MODELS: dict[str, Callable[[], Trained]] = {
 
 
 @pytest.mark.parametrize("name", fast_first(4, MODELS))
-def test_the_lines_translate_as_nmt_does(name: str, tmp_path: Path) -> None:
+def test_the_lines_translate_as_nmt_does(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trained = MODELS[name]()
     with torch.no_grad():
         trained.model.output.bias[EOS] -= 3  # the limits cut, so that lengths tell of pieces
@@ -145,7 +143,7 @@ def test_the_lines_translate_as_nmt_does(name: str, tmp_path: Path) -> None:
     ours = nmt.translate(trained, lines)
     assert len(set(ours)) > 4
     if name == "bpe":
-        assert by_the_card(tmp_path / "made", lines[:-4]) == ours[:-4]
+        assert by_the_card(tmp_path / "made", lines[:-4], monkeypatch) == ours[:-4]
     first, *_ = code.split("\n")
     needed = {*re.findall(r"^(?:from|import) (\w+)", code, re.M)} - sys.stdlib_module_names
     assert {*first.replace("-", "_").split()} == {"#", "pip", "install", *needed}
@@ -203,15 +201,24 @@ def test_merges_may_be_none() -> None:
 
 
 def test_those_for_transformers_normalise_and_end_as_nmt_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(samples, "ROOM", 2)
-    trained = of_unigram("encoding=absolute", *SHORT, "decode.length_penalty=power")
+    shape = ("model.tie=target", "model.share_layers=true", "model.activation=gelu")
+    trained = of_unigram("encoding=absolute", *shape, *SHORT, "decode.length_penalty=power")
     lines = [*LINES, ODD[2], "Ein </s> <pad> <unk> Hund."]
     found = export(trained, tmp_path / "made", lines, to="marian")["as_nmt_translate"]
     assert found["equal"] == found["compared"] > len(LINES)
     code = block((tmp_path / "made" / "README.md").read_text(encoding="utf-8"))
-    assert 'place = "made"' in code and "max_new_tokens=limit + 1" in code
+    assert 'place = "made"' in code
+    monkeypatch.chdir(tmp_path)
+    logging = theirs("transformers").logging
+    logging.set_verbosity_warning()
+    logging.add_handler(caplog.handler)
+    caplog.clear()
+    exec(code, {})
+    logging.remove_handler(caplog.handler)
+    assert not caplog.text
 
 
 def test_a_model_that_splits_lines_is_exported_without_what_splits_them(

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 import nmt
-from nmt import modeldir
+from nmt import build, modeldir
 from nmt.cli import translate
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_names, ctranslate2_write, engines, importing, interface
+from nmt.exchange import ctranslate2_names, ctranslate2_write, engines, interface
 from nmt.modeldir import Trained
-from tests.exchange.m2m100_models import make
 from tests.exchange.test_ctranslate2_engine import LINES, certain, model  # noqa: F401  (a fixture)
+from tests.exchange.test_ctranslate2_export import LETTERS
 
 FEW = {"MADE_UP": 3, "BEYOND": 15, "LONG": 1, "LONGEST": 200}
 SEARCH = ("decode.alpha=0", "decode.beam_size=2")
@@ -215,8 +215,11 @@ def test_a_language_takes_a_position_of_the_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "LONGEST", 200)
-    make(tmp_path / "theirs")
-    modeldir.save(importing.read(tmp_path / "theirs").trained, tmp_path / "model")
+    languages = ["decode.source_language=fr", "decode.target_language=fr"]
+    trained = certain("encoding=absolute", *languages, letters=[*LETTERS, ">>fr<<"], ends=1.5)
+    vocabulary = trained.source.vocabulary
+    build.set_languages(trained.model, trained.settings.decode, vocabulary, vocabulary)
+    modeldir.save(trained, tmp_path / "model")
     short: dict[str, Any] = {"max_source": 10, "max_length_ratio": 0.5}
     ratio = {"max_length_offset": 10}
     for changes, key in (

@@ -12,6 +12,7 @@ import torch
 
 from nmt import modeldir
 from nmt.cli import export_model
+from nmt.cli.encodings import exportable
 from nmt.config.catalog import options_of
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_write, proof
@@ -27,7 +28,7 @@ from tests.composing import settings_of
 from tests.conftest import TINY, moved
 from tests.fast import fast_first
 
-FEW = {"BEYOND": 20, "LONG": 1, "LONGEST": 64}
+FEW = {"BEYOND": 20, "ROOM": 4, "LONG": 1, "LONGEST": 64}
 LINES = [source for source, _ in pairs(3, 3, 5, "samples")]
 LETTERS = sorted({letter for line in LINES for letter in line if letter != " "})
 REFUSED = """
@@ -64,19 +65,14 @@ def proven(trained: Trained, place: Path) -> dict[str, Any]:
     return found
 
 
-def test_an_export_needs_room_in_its_own_place_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
-    place = tmp_path / "new" / "made"
-    export(made("encoding=none"), place, LINES)
-    assert [*place.parent.iterdir()] == [place] and [*tmp_path.iterdir()] == [place.parent]
-
-
 def test_samples_are_searched_whole_whatever_nmt_translate_does_with_them(tmp_path: Path) -> None:
     trained = made("encoding=none", "decode.max_source=20", "decode.too_long=refuse")
     counts = proven(trained, tmp_path)["as_nmt_translate"]
     assert 0 < counts["equal"] < counts["compared"]
+    reasons = " or ".join(counts["reasons"])
+    assert "divides, cuts or refuses" in reasons
+    for other in ("precision", "penalty", "languages", "protects"):
+        assert other not in reasons
 
 
 @pytest.mark.parametrize("words", fast_first(5, [
@@ -118,9 +114,11 @@ def test_what_cannot_be_expressed_is_refused(
     words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctranslate2_write, "LONGEST", 2048)
+    trained = made(*words)
     with pytest.raises(UserError, match=message) as error:
-        export(made(*words), tmp_path / "made", LINES)
+        export(trained, tmp_path / "made", LINES)
     assert error.value.code == Exit.USAGE and not list(tmp_path.iterdir())
+    assert message == "decode.no_repeat_ngram=3" or exportable(trained.settings).startswith("no: ")
 
 
 def test_what_computes_something_else_is_not_written(
@@ -132,9 +130,10 @@ def test_what_computes_something_else_is_not_written(
     assert error.value.code == Exit.DATA and not list(tmp_path.iterdir())
 
 
-def test_the_command_writes_what_ctranslate2_reads(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_command_writes_what_ctranslate2_reads_and_needs_room_there_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
     trained = made("encoding=alibi", "decode.no_repeat_ngram=3")
     modeldir.save(trained, tmp_path / "model")
     samples, place = tmp_path / "samples.txt", tmp_path / "out" / "made"
@@ -144,6 +143,7 @@ def test_the_command_writes_what_ctranslate2_reads(
     assert export_model.main(arguments) == Exit.USAGE
     assert "cannot be exported; add decode.no_repeat_ngram=0" in capsys.readouterr().err
     assert export_model.main([*arguments, "decode.no_repeat_ngram=0", "decode.alpha=0.25"]) == 0
+    assert [*place.parent.iterdir()] == [place]
     settings = json.loads((place / SETTINGS_BESIDE).read_bytes())
     assert (settings["decode"]["no_repeat_ngram"], settings["decode"]["alpha"]) == (0, 0.25)
     found = json.loads((place / "certificate.json").read_bytes())

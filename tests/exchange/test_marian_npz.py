@@ -2,12 +2,10 @@
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -26,7 +24,7 @@ from tests.exchange.npz_models import KINDS, TEXT, load, make, save
 from tests.exchange.test_marian_export import made
 from tests.fast import fast_first
 
-FEW = {"MADE_UP": 4, "BEYOND": 20, "LONG": 1, "USUAL_LENGTH": 12}
+FEW = {"MADE_UP": 4, "BEYOND": 20, "ROOM": 6, "LONG": 1, "USUAL_LENGTH": 12}
 LINES = [source for source, _ in TEXT[:4]]
 
 
@@ -51,21 +49,12 @@ def usage_of(trained: Trained, name: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["opus", "firefox"])
-def test_the_lines_on_the_card_give_pymarian_what_it_reads(
-    kind: str, models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trained = importing.read(models / kind).trained
-    usage = usage_of(trained, str(models / kind))
+def test_the_card_shows_pymarian_and_the_languages(kind: str, models: Path) -> None:
+    usage = usage_of(importing.read(models / kind).trained, "out")
     code, text = usage.removeprefix("```python\n").split("```\n")
-    translator = Mock()
-    translator.return_value.translate.side_effect = lambda lines: lines
-    monkeypatch.setitem(sys.modules, "pymarian", Mock(Translator=translator))
-    exec(code, {})
-    translator.assert_called_once_with(f"-c {models / kind}/decoder.yml --cpu-threads 4")
-    example = ">>de<< a line" if kind == "opus" else "a line"
-    pieces = " ".join(trained.source.segmenter.encode(example))
-    read = "a line" if kind == "firefox" else pieces
-    translator.return_value.translate.assert_called_once_with([read])
+    compile(code, "card", "exec")
+    assert 'Translator("-c out/decoder.yml --cpu-threads 4")' in code
+    assert ("SentencePieceProcessor" in code) is (kind == "opus")
     assert (">>fr<<" in text and "one piece" in text) is (kind == "opus")
 
 
@@ -138,15 +127,6 @@ def test_pieces_of_any_characters_are_read_as_marian_and_ctranslate2_write_them(
         assert marian_ids.parse(text.encode(), where) == ids
 
 
-def test_what_begins_with_an_embedding_is_found_out(models: Path) -> None:
-    imported = importing.read(models / "untied")
-    with torch.no_grad():
-        imported.trained.model.target_bos = True
-        imported.trained.model.target_embedding.weight[1].add_(0.1)
-    with pytest.raises(UserError, match="log-probabilities in ctranslate2 differ by"):
-        importing.certify(imported, LINES[:1])
-
-
 def npz(change: Callable[[Any, Any], Any]) -> Callable[[Path], None]:
     """An npz whose tensors and options are changed."""
 
@@ -203,19 +183,14 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "8 bits": (tensor("Wemb", lambda t: t.astype(np.int8)), "Wemb is int8, not float32"),
     "one too many": (tensor("encoder_l1_self_Wo_ln_scale_pre", lambda _: np.ones((1, 16), "f4")),
                      r"encoder_l1_self_Wo_ln_scale_pre, \[16\], has no place"),
-    "one too few": (npz(lambda t, _: t.pop("decoder_l1_ffn_b2")), "has no decoder_l1_ffn_b2; it"),
     "another vocabulary": (tensor("Wemb", lambda t: t[:-1]), "has 61 pieces, but Wemb is"),
     "pickles": (tensor("Wemb", lambda t: t.astype(object)), "opus.npz: damaged, or holds more"),
-    "no npz of Marian": (lambda place: np.savez(place / "opus.npz", a=np.ones(2)), "no model of"),
     "two models": (decoder(models=["a.npz", "b.npz"]), "a.npz, b.npz: expected one file"),
     "ids missing": (file("opus.yml", b"</s>: 0\n<unk>: 1\na: 3\n"), "expected the ids 0 to 2"),
-    "ids that are none": (file("opus.yml", b"</s>: 0\n<unk>: [1]\n"), "opus.yml: expected a piece"),
-    "no </s>": (file("opus.yml", b"a: 0\n<unk>: 1\n"), "has no </s>"),
     "YAML that runs": (file("decoder.yml", b"a: !!python/object:os.getcwd {}"), "no valid YAML"),
     "YAML that swells": (file("decoder.yml", b"a: &a [x, x]\nword-penalty: [*a, *a]"), "aliases"),
     "an npz that swells": (lambda place: np.savez_compressed(place / "opus.npz", a=np.zeros(10**5)),
                            "opus.npz: damaged, or holds more"),
-    "a beam of none": (decoder(**{"beam-size": 0}), "decoder.yml: beam-size=0"),
 }  # fmt: skip
 
 
@@ -257,9 +232,7 @@ SAME = (
 def test_options_without_effect_on_translations_change_nothing(copied: Path) -> None:
     expected = importing.read(copied).trained.settings
     option(SAME)(copied)
-    imported = importing.read(copied)
-    assert imported.trained.settings == expected
-    assert importing.certify(imported, LINES[:1])["log_probs"] < 1e-4
+    assert importing.read(copied).trained.settings == expected
 
 
 def test_one_vocabulary_may_stand_in_two_files(copied: Path) -> None:

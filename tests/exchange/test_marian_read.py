@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from nmt.toy import pairs
 from tests.encodings.agreement import theirs
 from tests.exchange.marian_models import KINDS, make
 
-FEW = {"MADE_UP": 4, "BEYOND": 20, "LONG": 1, "USUAL_LENGTH": 12}
+FEW = {"MADE_UP": 4, "BEYOND": 20, "ROOM": 6, "LONG": 1, "USUAL_LENGTH": 12}
 LINES = [source for source, _ in pairs(8, 4, 14, "samples")]
 TRAINED = "shared swish"  # the outputs of the others hardly ever end
 
@@ -35,7 +34,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("marian")
     for name, options in KINDS.items():
         if "relu" not in name:
-            make(place / name, **options, updates=90 if name == TRAINED else 0)
+            make(place / name, **options, updates=60 if name == TRAINED else 0)
     return place
 
 
@@ -72,7 +71,7 @@ def test_beam_search_is_that_of_transformers_with_its_length_penalty(copied: Pat
     for line, (ours, *_) in zip(LINES, translations, strict=True):
         found = model.generate(
             **reference.tokenizer(line, return_tensors="pt"), max_new_tokens=80,
-            forced_eos_token_id=None, bad_words_ids=[[reference.target.theirs[BOS]]],
+            forced_eos_token_id=None, bad_words_ids=[[reference.target.numbers[BOS]]],
             return_dict_in_generate=True, output_scores=True,
         )  # fmt: skip
         ids = reference.target.ours(found.sequences[0].tolist())[1:]
@@ -104,16 +103,15 @@ def test_what_is_left_out_of_the_search_is_said(
 ) -> None:
     where = copied / "generation_config.json"
     given = json.loads(where.read_bytes()) | {"repetition_penalty": 1.0, "do_sample": False}
+    given["max_length"] = 300  # positions
     where.write_text(json.dumps(given))
     transformers_read.marian(copied)
     assert not caplog.text
     pad = given["pad_token_id"]
-    more = {"no_repeat_ngram_size": 2, "repetition_penalty": 1.3, "bad_words_ids": [[pad], [5]]}
+    more = {"no_repeat_ngram_size": 2, "max_length": 200, "bad_words_ids": [[pad], [5]]}
     where.write_text(json.dumps(given | more))
     imported = importing.read(copied)
-    what = (
-        "not taken over: no_repeat_ngram_size=2, repetition_penalty=1.3, bad_words_ids=[[5]]; the"
-    )
+    what = "not taken over: no_repeat_ngram_size=2, max_length=200, bad_words_ids=[[5]]; the"
     assert what in caplog.text
     importing.certify(imported, LINES[:1])  # without them, as nmt searches
     where.write_text(json.dumps(given | {"bad_words_ids": [[pad], [1]]}))
@@ -140,9 +138,6 @@ def test_the_command_makes_a_model_directory(
     trained = modeldir.load(made)
     assert trained.facts["longest_source"] == 30
     assert json.loads((made / "certificate.json").read_bytes())["lines"] == 4
-    original = transformers_read.marian(models / TRAINED).trained
-    texts = [Translator.of(each, each.settings.decode).texts(LINES) for each in (trained, original)]
-    assert texts[0] == texts[1] and len(set(texts[0])) > 1
     assert import_model.main(arguments) == Exit.CANT_CREATE
     assert import_model.main([str(tmp_path / "nothing"), str(tmp_path / "x")]) == Exit.NO_INPUT
 
@@ -186,8 +181,12 @@ PUBLIC: dict[str, dict[str, Any]] = {
         "prefix": ">>cmn<< ",
         "classif_dropout": 0.0,
     },
-    "opus-mt-tc-big-en-pt": {"torch_dtype": "float16", "max_position_embeddings": 1024},
-    "fine-tuned": {"forced_bos_token_id": 7, "suppress_tokens": [5], "dtype": "bfloat16"},
+    "fine-tuned": {
+        "max_position_embeddings": 1024,
+        "forced_bos_token_id": 7,
+        "suppress_tokens": [5],
+        "dtype": "bfloat16",
+    },
 }
 
 
@@ -199,17 +198,6 @@ def test_models_with_the_keys_of_public_configs_are_certified(name: str, copied:
     imported = importing.read(copied)
     assert imported.trained.settings.decode.beam_size == PUBLIC[name].get("num_beams", 1)
     assert importing.certify(imported, LINES[:1])["log_probs"] < proof.LOG_PROBS
-
-
-def test_a_table_of_positions_keeps_its_length_on_the_way_back(
-    copied: Path, tmp_path: Path
-) -> None:
-    change_json(copied / "config.json", max_position_embeddings=700)
-    modeldir.save(importing.read(copied).trained, tmp_path / "made")
-    trained = modeldir.load(tmp_path / "made")
-    transformers_write.prepare_marian(trained).write(tmp_path / "back", "float32")
-    config = json.loads((tmp_path / "back" / "config.json").read_bytes())
-    assert config["max_position_embeddings"] == 700
 
 
 def resize(place: Path, tokens: list[str], multiple: int | None = None) -> None:
@@ -246,9 +234,6 @@ def test_rows_that_no_piece_has_are_read_and_an_added_token_is_named(
         ("decoder_ffn_dim", 8, r"mismatched .*fc1"),
         ("decoder_attention_heads", 1, "decoder_attention_heads: must be that of the enc"),
         ("tie_word_embeddings", False, "missing .*lm_head"),
-        ("d_model", 18, "mismatched"),
-        ("max_position_embeddings", 2, "no sample is short enough"),
-        ("encoder_layers", 3, r"missing .*encoder\.layers\.2"),
         ("eos_token_id", [0, 5], r"eos_token_id=\[0, 5\]"),
         ("decoder_start_token_id", 5, "decoder_start_token_id=5"),
     ],
@@ -299,14 +284,10 @@ def test_tensors_that_do_not_fit_are_refused(
     [
         ("model.safetensors", b"no tensors"),
         ("model.safetensors", None),
-        ("config.json", b"{"),
         ("generation_config.json", b"{"),
-        ("special_tokens_map.json", b"[]"),
-        ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a": 2}'),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "<pad>": 3}'),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a\\nb": 2, "<pad>": 3}'),
         ("source.spm", b"no model"),
-        ("target.spm", None),
     ],
 )
 def test_files_that_are_damaged_or_missing_are_refused(
@@ -318,18 +299,11 @@ def test_files_that_are_damaged_or_missing_are_refused(
     refused(copied, str(copied))
 
 
-@pytest.mark.parametrize("name", ["config.json", "target.spm", "model.safetensors"])
-def test_a_pointer_of_git_lfs_is_named(name: str, copied: Path) -> None:
-    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 298763941\n"
-    (copied / name).write_text(pointer)
-    refused(copied, f"{name}: a pointer of Git LFS")
-
-
 def refused(directory: Path, message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
         importing.certify(importing.read(directory), LINES[:1])
     assert error.value.code == Exit.DATA and "\n" not in str(error.value)
-    assert str(directory) in str(error.value) or "no sample" in message
+    assert str(directory) in str(error.value)
 
 
 def test_the_code_of_a_language_is_a_piece(models: Path) -> None:
@@ -340,15 +314,3 @@ def test_the_code_of_a_language_is_a_piece(models: Path) -> None:
     assert segmenter.encode("das >>fr<< Buch")[0] != ">>fr<<"
     of_the_source = "\u2581lacht"  # in a vocabulary of both sides
     assert segmenter.decode([*pieces[1:], of_the_source]) == "das Buch lacht"
-
-
-def test_a_line_without_a_target_language_is_warned_of_once(
-    models: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    trained = transformers_read.marian(models / "multilingual gelu").trained
-    decode = replace(trained.settings.decode, max_length_ratio=1.0, window=2)
-    lines = [">>fr<< das Buch", "das Buch", "", ">>xx<< das Buch", ">>de<< ein", "das >>fr<<"]
-    Translator.of(trained, decode).texts(lines)
-    (warned,) = [r.getMessage() for r in caplog.records if "target language" in r.getMessage()]
-    assert "3 (first: line 2; longest: " in warned
-    assert warned.endswith("it knows >>de<<, >>fr<<")

@@ -17,8 +17,6 @@ BEAMS = (1, 4)
 FORMS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "shards": {"max_shard_size": "20KB"},
-    "float16": {},
-    "padded": {},
     "slow tokenizer": {},
 }
 
@@ -41,14 +39,6 @@ def load(place: Path) -> tuple[Any, Any]:
 def save(source: Path, target: Path, form: str) -> None:
     """Save a directory anew."""
     model, tokenizer = load(source)
-    if form == "padded":
-        model.resize_token_embeddings(model.config.vocab_size, pad_to_multiple_of=64)
-        if hasattr(model, "final_logits_bias"):
-            bias = torch.zeros(1, model.config.vocab_size)
-            bias[:, : model.final_logits_bias.shape[1]] = model.final_logits_bias
-            model.final_logits_bias = bias
-    if form == "float16":
-        model = model.half()
     model.save_pretrained(target, **FORMS[form])
     tokenizer.save_pretrained(target)
 

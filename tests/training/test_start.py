@@ -64,7 +64,7 @@ def test_without_the_parents_encoding_step_0_differs_and_says_so(
     path = parent(tmp_path / "parent", data)
     _, report = started(path, data, encoding={"relative": {"tau": 2}})
     assert report.difference > 1e-3
-    assert "not as the parent" in str(report)
+    assert "the change must be learned first (largest difference" in str(report)
     assert (
         len(report.zero_initialised) == 4 and not report.dropped
     )  # sinusoids have no tensor to drop
