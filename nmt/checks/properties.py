@@ -1,7 +1,7 @@
 """What every encoding must do: a function for each property, tried on a small model.
 
 Each gets a copy of the model in eval mode. It returns what it measured, or raises CheckError with
-the figure, and with the entry and the hook at fault where they can be told.
+the figure.
 """
 
 import copy
@@ -13,18 +13,17 @@ from torch import Tensor, nn
 
 from nmt.checks import example, trial
 from nmt.checks.example import Sentences, full_pass
-from nmt.checks.parity import BOUNDS, ONLY_REDUCED
-from nmt.checks.trial import SHIFT, relative_difference, require
+from nmt.checks.parity import BOUNDS
+from nmt.checks.trial import ROUNDING, relative_difference, require, shift
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.passes import whole, with_positions
-from nmt.encodings.positions import Index, Scaled
+from nmt.encodings.positions import Index
 from nmt.model.transformer import PAD, Transformer
 
 FAR_APART = 257  # bfloat16 has no odd numbers from 257 on
 FAR = 2**15 + 4  # float16 and bfloat16 round this and the next eleven numbers to 2**15
 REDUCED = BOUNDS["bfloat16"]  # how far logits may be from those of float32
-ROUNDING = 1e-5  # of float32, as a share of the largest number
 VISIBLE = 1e-4  # what matters changes more than this
 BLURRED = 0.01  # rounded distances change more than this; those of FIRE far away, 0.003
 LONG = 200  # tokens
@@ -61,7 +60,7 @@ def check_training_step(model: Transformer) -> str:
 
 
 def check_later_tokens_and_padding(model: Transformer) -> str:
-    """They change nothing, nor does a common shift of positions where an entry is `relative`."""
+    """They change nothing."""
     trial.check_invariances(model, example.text(model))
     return "change nothing"
 
@@ -70,32 +69,20 @@ def check_common_shift_of_positions(model: Transformer) -> float | str:
     """It changes nothing if and only if all entries say `relative`."""
     if (moved := shift(model)) is None:
         return "not tried: distances are those of a tree or graph"
-    relative = all(site.relative for site in model.sites.values())
-    claim = "true is claimed" if relative else "false is claimed (the default)"
-    fault = f"`relative`: {claim}, but a shift shows a difference of {moved:.2g}"
-    require((moved < ROUNDING) == relative, fault)
+    trial.check_relative(model, moved)
+    require(
+        moved >= ROUNDING or all(site.relative for site in model.sites.values()),
+        f"`relative` is False (the default), but a common shift of all positions changes logits by "
+        f"{moved:.2g} only; set it to True",
+    )
     return moved
-
-
-def shift(model: Transformer) -> float | None:
-    """How much a common shift of all positions changes; None where only distances exist."""
-    before = [e.positions for e in model.entries]
-    if any(positions.distances_only for positions in before):
-        return None
-    for e in model.entries:
-        e.positions = Scaled(e.positions, 1, SHIFT)
-    text = example.text(model)  # as many tokens as tables hold behind the shift
-    after = full_pass(model, text)
-    for e, positions in zip(model.entries, before, strict=True):
-        e.positions = positions
-    return relative_difference(full_pass(model, text), after)
 
 
 def check_order_in_the_encoder(model: Transformer, matters: bool | None = True) -> float:
     """Reordered tokens get other states, or merely reordered ones if order does not matter."""
     counted = [e for e in model.entries if e.positions.consecutive]
     for factor in (1, *FACTORS):
-        _place(counted, Index(step=factor))
+        _set_positions(counted, Index(step=factor))
         moved = reordering(model)
         if not matters or moved >= ROUNDING:
             break
@@ -132,10 +119,10 @@ def check_kind_of_positions(model: Transformer) -> float:
     real = kinds == {"real"}
     moved = between = 0.0  # how much positions show that are farther apart, and real ones
     for factor in FACTORS:
-        _place(model.entries, Index(step=factor))
+        _set_positions(model.entries, Index(step=factor))
         text = example.text(model)  # as many tokens as tables hold so far apart
         apart = full_pass(model, text)
-        _place(model.entries, Index())
+        _set_positions(model.entries, Index())
         before = full_pass(model, text)
         moved = max(moved, relative_difference(before, apart))
         if real:
@@ -145,10 +132,23 @@ def check_kind_of_positions(model: Transformer) -> float:
                 between = max(between, relative_difference(before, scaled))
         if moved > ROUNDING and (between > ROUNDING or not real):
             break
-    fault = f"position_type {' and '.join(sorted(kinds))}, but positions "
+    declared = f"position_type is {' and '.join(map(repr, sorted(kinds)))}"
     read = bool(kinds - {"none"})
-    require((moved > ROUNDING) == read, f"{fault}times {factor} show {moved:.2g}")
-    require(between > ROUNDING or not real, f"{fault}between integers are not read")
+    require(
+        moved > ROUNDING or not read,
+        f"{declared}, but positions times {factor} change logits by {moved:.2g} only; compute from "
+        "context.queries, context.keys or context.delta and not from torch.arange, or set it to "
+        "'none'",
+    )
+    require(
+        moved <= ROUNDING or read,
+        f"{declared}, but positions times {factor} change logits by {moved:.2g}; set it to 'real', "
+        "or to 'integer' if positions index a table",
+    )
+    require(
+        between > ROUNDING or not real,
+        f"{declared}, but positions between whole numbers change nothing; set it to 'integer'",
+    )
     return moved
 
 
@@ -165,8 +165,8 @@ def check_positions_as_declared(model: Transformer) -> str:
             )  # fmt: skip
             seen.append(with_positions(context, p).queries)
             for rule, kept in _rules(e, seen, context).items():
-                where, at = trial.name_of(e, type(p).__name__), seen[-1][0].tolist()
-                require(kept, f"{where} does not keep to its `{rule}`: {at}")
+                name, at = trial.name_of(e, f"positions {type(p).__name__}"), seen[-1][0].tolist()
+                require(kept, f"{name} are not as their `{rule}` says: {at}")
     return "whole, sorted and in range as declared"
 
 
@@ -191,30 +191,37 @@ def _rules(e: Encoding, seen: Sequence[Tensor], context: Context) -> dict[str, b
 
 def check_rows_with_positions_of_their_own(model: Transformer) -> float:
     """Each row equals a pass over it alone."""
-    _place(model.entries, RowSteps())
+    _set_positions(model.entries, RowSteps())
     text = example.text(model)
     together, moved = full_pass(model, text), 0.0
     for row, logits in enumerate(together):
-        _place(model.entries, Index(step=row + 1))
+        _set_positions(model.entries, Index(step=row + 1))
         alone = full_pass(model, text.single(row))[0]
         moved = max(moved, relative_difference(logits, alone))
-    require(moved <= ROUNDING, f"rows differ from passes over one row by {moved:.2g}")
+    require(
+        moved <= ROUNDING,
+        f"rows with different positions differ from passes over one row by {moved:.2g}; read the "
+        "positions of each row: context.queries is [batch | 1, query]",
+    )
     return moved
 
 
 def check_far_positions(model: Transformer) -> float:
     """They are told apart as near ones, and bfloat16 gives what float32 gives."""
     endless = [e for e in model.entries if e.num_positions is None]
-    _place(model.entries, Index(step=FAR_APART))
+    _set_positions(model.entries, Index(step=FAR_APART))
     moved = [_loss_by_rounding(model, example.text(model))]
-    _place(model.entries, Index())
+    _set_positions(model.entries, Index())
     text, logits = example.text(model), []
     for start in (0, 1, FAR, FAR + 1):
-        _place(endless, Index(start))
+        _set_positions(endless, Index(start))
         logits.append(full_pass(model, text))
         moved.append(_loss_by_rounding(model, text))
-    fault = f"bfloat16 differs from float32 by {max(moved):.2g}; look at: {ONLY_REDUCED}"
-    require(max(moved) <= REDUCED, fault)
+    require(
+        max(moved) <= REDUCED,
+        f"bfloat16 differs from float32 by {max(moved):.2g}; compute positions, angles and long "
+        "sums by at_least_float32",
+    )
     near, far = relative_difference(*logits[:2]), relative_difference(*logits[2:])
     changed = relative_difference(logits[0], logits[2])
     fault = f"{FAR} and {FAR + 1} differ by {far:.2g}, but 0 and 1 by {near:.2g}"
@@ -287,7 +294,7 @@ def _gradients(model: Transformer, recompute: bool, kind: torch.dtype) -> dict[s
     return gradients | {"the loss": loss.detach(), "randomness": torch.random.get_rng_state()}
 
 
-def _place(entries: Iterable[Encoding], positions: Positions) -> None:
+def _set_positions(entries: Iterable[Encoding], positions: Positions) -> None:
     for e in entries:
         e.positions = positions
 

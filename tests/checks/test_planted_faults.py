@@ -129,6 +129,13 @@ class WritesIntoKeys(SoundRotation):
         return super().project(project, xq, xk, xv, layer, context)
 
 
+class CountsTokens(SoundVectors):
+    """Right while positions are counted from 0 and all tokens are read at once."""
+
+    def angles(self, at: Tensor, dim: int) -> Tensor:
+        return super().angles(torch.arange(at.shape[1])[None], dim)
+
+
 class RoundsAngles(SoundVectors):
     def angles(self, at: Tensor, dim: int) -> Tensor:
         return super().angles(at.half(), dim)
@@ -250,7 +257,7 @@ class AtDrawnAlways(AtPositions):
 
 
 FAULTS: list[tuple[type[Encoding], str, str]] = [  # the check that fails, and what it names
-    (SeesTheFuture, LEAKS, "`bias`"),
+    (SeesTheFuture, LEAKS, "a later token changes"),
     (OneMemoForAllLayers, STEP, "slopes"),
     (KeepsATensorInAList, STEP, "offsets"),
     (WritesIntoKeys, STEP, "`project`"),
@@ -261,16 +268,17 @@ FAULTS: list[tuple[type[Encoding], str, str]] = [  # the check that fails, and w
     (SaysRelative, "common shift of positions", "`relative`"),
     (SaysAbsolute, "common shift of positions", "`relative`"),
     (HardlySeesOthers, "order in the decoder", ""),
-    (Reads, "kind of positions", "position_type none, but positions times 2 show"),
-    (ReadsSigns, "kind of positions", "position_type real, but positions times 2048 show 0"),
+    (Reads, "kind of positions", "position_type is 'none', but positions times 2 change"),
+    (ReadsSigns, "kind of positions", "position_type is 'real', but positions times 2048"),
+    (CountsTokens, "kind of positions", "and not from torch.arange"),
     (TellsNoOrderInTheEncoder, "order in the encoder", "the order of tokens has no effect"),
     (EndsAtHundredTokens, "long and empty sequences", "NaN or infinity for 200 tokens"),
-    (RoundsWhileDecoding, "decoding: token by token, bfloat16", "look at: what is computed in bf"),
+    (RoundsWhileDecoding, "decoding: token by token, bfloat16", ""),
     (CannotLearnFromZero, "zero initialised", ""),
     (ChangesWhenComputedTwice, "recomputation", ""),
-    (AtUnsorted, POSITIONS, "Unsorted (decoder) does not keep to its `ascending`"),
-    (AtBeyond, POSITIONS, "Beyond (encoder) does not keep to its `position_range`"),
-    (AtDrawnAlways, POSITIONS, "DrawnAlways (encoder) does not keep to its `training`"),
+    (AtUnsorted, POSITIONS, "Unsorted (decoder) are not as their `ascending` says"),
+    (AtBeyond, POSITIONS, "Beyond (encoder) are not as their `position_range`"),
+    (AtDrawnAlways, POSITIONS, "DrawnAlways (encoder) are not as their `training`"),
 ]
 
 

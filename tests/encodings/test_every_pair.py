@@ -16,7 +16,7 @@ import torch
 
 from nmt.checks import example, parity, trial
 from nmt.checks.example import build_perturbed
-from nmt.checks.properties import shift
+from nmt.checks.trial import shift
 from nmt.config.catalog import options_of
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
