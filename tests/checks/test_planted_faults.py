@@ -1,7 +1,7 @@
 """Encodings with one fault each, as authors make them: the checks find it where it is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from nmt.checks.example import build_perturbed, small_settings
 from nmt.checks.properties import CHECKS
 from nmt.checks.run import Result, run_checks
+from nmt.config.settings import Settings
 from nmt.encodings.base import Context, Dims, Encoding, Projection, set_to_zero
 from nmt.encodings.context import Positions
 
@@ -256,7 +257,7 @@ class AtDrawnAlways(AtPositions):
     positions_of = DrawnAlways()
 
 
-FAULTS: list[tuple[type[Encoding], str, str]] = [  # the check that fails, and what it names
+FAULTS: list[tuple[type[Encoding], str, str]] = [  # the check that fails, and words of its message
     (SeesTheFuture, LEAKS, "a later token changes"),
     (OneMemoForAllLayers, STEP, "slopes"),
     (KeepsATensorInAList, STEP, "offsets"),
@@ -282,21 +283,33 @@ FAULTS: list[tuple[type[Encoding], str, str]] = [  # the check that fails, and w
 ]
 
 
-def checked(cls: type[Encoding], checks: Sequence[str], precisions: Sequence[str]) -> list[Result]:
-    model = build_perturbed(small_settings("none", entries={"mine": {"use": cls}}))
-    return list(run_checks(model, tokens=8, precisions=precisions, only=checks))
+@pytest.fixture(scope="module")
+def small() -> Settings:
+    """Composed once: Hydra takes longer than most checks."""
+    return small_settings("none")
+
+
+def results_of(
+    settings: Settings, cls: type[Encoding], checks: Sequence[str], precisions: Sequence[str] = ()
+) -> list[Result]:
+    model = build_perturbed(replace(settings, encoding={"mine": {"use": cls}}))
+    return list(run_checks(model, tokens=4, precisions=precisions, only=checks))
 
 
 @pytest.mark.parametrize(
-    ("cls", "check", "named"), FAULTS, ids=lambda v: getattr(v, "__name__", None)
+    ("cls", "check", "message"), FAULTS, ids=lambda v: getattr(v, "__name__", None)
 )
-def test_a_planted_fault_is_found_where_it_is(cls: type[Encoding], check: str, named: str) -> None:
-    precision = check.rpartition(", ")[2]
-    results = checked(cls, [check], []) if check in CHECKS else checked(cls, [], [precision])
+def test_a_planted_fault_is_found_where_it_is(
+    cls: type[Encoding], check: str, message: str, small: Settings
+) -> None:
+    if check in CHECKS:
+        results = results_of(small, cls, [check])
+    else:
+        results = results_of(small, cls, [], [check.rpartition(", ")[2]])
     (result,) = (result for result in results if result.check == check)
-    assert not result.passed and named in result.finding
+    assert not result.passed and message in result.finding
 
 
 @pytest.mark.parametrize("cls", [Sound, SoundVectors, SoundRotation])
-def test_what_has_no_fault_passes(cls: type[Encoding]) -> None:
-    assert all(result.passed for result in checked(cls, [*CHECKS], []))
+def test_what_has_no_fault_passes(cls: type[Encoding], small: Settings) -> None:
+    assert all(result.passed for result in results_of(small, cls, [*CHECKS]))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.context import Context
 from nmt.encodings.registry import create
+from nmt.encodings.trees import paths
 from nmt.encodings.trees.graph_transformer import GraphTransformer
 from nmt.encodings.trees.paths import LabelledTree
 from nmt.encodings.trees.structural import Structural
@@ -207,9 +208,12 @@ def test_graph_transformer_in_plain_loops() -> None:
     compare(e, relation, lambda layer, h: [e.query[layer, h], e.key[layer, h], zero])
 
 
-def test_graph_transformer_of_a_long_text_is_the_same_in_parts() -> None:
-    """Pairs of 400 tokens have more numbers than are held at a time."""
-    n = 400
+def test_graph_transformer_of_a_long_text_is_the_same_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pairs of the tokens have more numbers than are held at a time."""
+    n = 20
+    monkeypatch.setattr(paths, "CHUNK", 7 * n * 2 * 64)  # seven queries at a time
     e = drawn(GraphTransformer(dims(), kinds=KINDS, longest=2))
     q, k, v = (t.requires_grad_() for t in qkv(n, dims(), rows=1))
     context = pass_over(n, rows=1)
