@@ -15,9 +15,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from nmt.encodings.context import INDICES, Positions
 from nmt.encodings.context import Context as Context
-from nmt.encodings.context import Positions
-from nmt.encodings.positions import START
 
 HOOKS = ("embed", "layer", "project", "scores", "bias", "normalise", "outputs", "readout")
 
@@ -34,7 +33,7 @@ class Dims:
     dim: int  # of the model
     head_dim: int
     vocab: int = 0  # word types of the side, for encodings that learn something per word
-    positions: Positions = START
+    positions: Positions = INDICES
     served_layers: tuple[int, ...] | None = None  # as the model counts, from 0; None: all
 
     @property

@@ -58,9 +58,6 @@ class Index(Positions):
         return range(first, last + 1)
 
 
-START = Index()  # positions are counted from 0
-
-
 @dataclass(frozen=True)
 class Shift(Positions):
     """t + k', k' uniform in 0 .. k - 1 for each sentence; t + test in evaluation."""

@@ -15,7 +15,6 @@ from nmt.config import check
 from nmt.encodings import positions, positions_columns
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
-from nmt.encodings.positions import START
 from nmt.encodings.site import check_layers, restrict
 from nmt.errors import PLUGIN_ERRORS, UserError, where_raised
 
@@ -64,16 +63,15 @@ def find(name: str) -> type[Encoding]:
     whose plug-in cannot be loaded.
     """
     classes = _classes(name)
-    if (cls := _plug_in(ENCODING_PLUG_INS, Encoding, name, bool(classes))) is not None:
-        return cls
-    if not classes:
-        raise ValueError(f"no encoding is called {name!r}{check.near(name, names())}")
     if len(classes) > 1:
         several = ", ".join(c.__name__ for c in classes)
         raise ValueError(
             f"{_modules()[name]} has several classes of encodings: {several}; give each a file"
         )
-    return classes[0]
+    cls: type[Encoding] | None = _built_in_or_plug_in(ENCODING_PLUG_INS, Encoding, name, *classes)
+    if cls is None:
+        raise ValueError(f"no encoding is called {name!r}{check.near(name, names())}")
+    return cls
 
 
 def names() -> list[str]:
@@ -86,8 +84,10 @@ def position_class(name: str) -> type[Positions]:
 
     Raises ValueError as `find` does.
     """
-    built_in = POSITIONS.get(name)
-    cls = _plug_in(POSITION_PLUG_INS, Positions, name, built_in is not None) or built_in
+    built_in = [POSITIONS[name]] if name in POSITIONS else []
+    cls: type[Positions] | None = _built_in_or_plug_in(
+        POSITION_PLUG_INS, Positions, name, *built_in
+    )
     if cls is None:
         near = check.near(name, [*POSITIONS, *_installed(POSITION_PLUG_INS).names])
         raise ValueError(f"no positions are called {name!r}{near}")
@@ -151,7 +151,7 @@ def _positions(at: Any, where: str) -> tuple[str, Positions]:
 
 def _check_positions(cls: type[Encoding], name: str, chosen: Positions, site: str) -> None:
     """Refuse positions of that name which the encoding cannot read, or the site does not have."""
-    if cls.position_type == "none" and chosen != START:
+    if cls.position_type == "none" and chosen != positions.Index():
         raise ValueError(f"at={name}: this encoding never looks at positions")
     if cls.position_type == "integer" and not chosen.integer:
         raise ValueError(f"at={name}: this encoding indexes a table and needs whole positions")
@@ -188,37 +188,30 @@ def _derives(loaded: object, base: type) -> bool:
     return inspect.isclass(loaded) and issubclass(loaded, base) and loaded is not base
 
 
-def _plug_in(group: str, base: type, name: str, built_in: bool) -> Any:
-    """The class derived from base that a distribution offers under a name; None if none does.
+def _built_in_or_plug_in(group: str, base: type, name: str, *built_in: type) -> Any:
+    """The class of a name, built in or derived from base and offered by a distribution; or None.
 
-    Raises ValueError where the name is `built_in` as well, where several distributions offer it,
-    and where the class cannot be loaded.
+    Raises ValueError where several have the name, and where the class cannot be loaded.
     """
     points = [*_installed(group).select(name=name)]
     offering = " and ".join(sorted(f"the distribution {p.dist.name}" for p in points if p.dist))
-    if built_in and points:
+    if len(points) + len(built_in) > 1:
+        others = f"nmt and {offering}" if built_in else offering
+        raise ValueError(f"{others} offer {name}; let an entry point have another name")
+    if not points:
+        return built_in[0] if built_in else None
+    where = f"{offering} ({points[0].value})"
+    try:
+        loaded = points[0].load()
+    except PLUGIN_ERRORS as e:  # while the module is imported
+        why = where_raised(e)
+        raise ValueError(f"{where} cannot be imported: {why}; mend it, or uninstall it") from None
+    if not _derives(loaded, base):
         raise ValueError(
-            f"{offering}: offers {name}, which is built in; let its entry point have another name, "
-            "or uninstall it"
+            f"{where} is no class derived from {base.__module__}.{base.__name__}; its entry point "
+            "must be package.module:Class"
         )
-    if len(points) > 1:
-        raise ValueError(f"{offering} offer {name}; uninstall one")
-    for point in points:
-        where = f"{offering} ({point.value})"
-        try:
-            loaded = point.load()
-        except PLUGIN_ERRORS as e:  # while the module is imported
-            why = where_raised(e)
-            raise ValueError(
-                f"{where} cannot be imported: {why}; mend it, or uninstall it"
-            ) from None
-        if not _derives(loaded, base):
-            raise ValueError(
-                f"{where} is no class derived from {base.__module__}.{base.__name__}; "
-                "its entry point must be package.module:Class"
-            )
-        return loaded
-    return None
+    return loaded
 
 
 def _installed(group: str) -> EntryPoints:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions, causal
-from nmt.encodings.positions import START
+from nmt.encodings.context import INDICES, Context, Positions, causal
 from nmt.encodings.site import Encodings
 
 Logit = Callable[[Tensor, Tensor, int, int, int, int], Tensor]
@@ -25,7 +24,7 @@ def dims(
     heads: int = 2,
     head_dim: int = 4,
     layers: int = 2,
-    positions: Positions = START,
+    positions: Positions = INDICES,
 ) -> Dims:
     """Small sizes."""
     return Dims(site, layers, heads, heads * head_dim, head_dim, 30, positions)

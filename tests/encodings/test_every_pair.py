@@ -35,8 +35,7 @@ REFUSALS = re.compile(
     "model: encoding: (more than one entry sets the scale of the scores"
     "|one entry must make all embeddings complex|only one entry can take the place of softmax)"
     "|encoding[.]"
-    r"\w+: ((reads|makes features of) queries and keys, but|changes queries and keys, of which"
-    "|changes nothing, because)"
+    r"\w+: (reads queries and keys, but|changes nothing, because)"
 )
 OF_LAYERS = re.compile(
     r"(model: )?encoding[.]\w+: (layers: (this encoding works on what|without its key)"

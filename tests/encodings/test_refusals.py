@@ -111,7 +111,7 @@ ODD = [  # three heads of three components
     ("encoder", "disan: {}", "3 heads cannot be halved"),
     ("encoder", "stick_breaking: {}", "3 heads cannot be halved"),
 ]
-FEATURES = "but encoding.sine_spe turns them into features that"
+FEATURES = "reads queries and keys, but encoding.sine_spe turns them into features"
 TOGETHER = [
     ("encoder", "deberta: {}, t5: {scaled: false}", "more than one entry sets the scale"),
     ("encoder", "dape: {}, deberta: {}", "more than one entry sets the scale"),
@@ -123,9 +123,9 @@ TOGETHER = [
         for other in ("relative", "tener", "cope", "deberta", "conv_spe", "shaw_absolute")
         for pair in (("sine_spe", other), (other, "sine_spe"))
     ),
-    ("encoder", "sine_spe: {}, rotary: {}", "has made features already; name sine_spe last"),
-    ("encoder", "sine_spe: {}, position_infused: {}", "features already; name sine_spe last"),
-    ("encoder", "sine_spe: {}, s: {use: sine_spe}", "makes features of queries and keys, but"),
+    ("encoder", "sine_spe: {}, rotary: {}", FEATURES),
+    ("encoder", "sine_spe: {}, position_infused: {}", FEATURES),
+    ("encoder", "sine_spe: {}, s: {use: sine_spe}", FEATURES),
     ("encoder", "rotary: {}, gaussian: {}", "rotary: changes nothing, because encoding.gaussian"),
     ("encoder", "gaussian: {}, rotary: {}", "rotary: changes nothing, because encoding.gaussian"),
     ("encoder", "sliding_window: {}, gaussian: {}", "sliding_window: changes nothing, because"),
