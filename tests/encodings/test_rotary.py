@@ -132,12 +132,7 @@ def fourier_scores(e: Fope, q: Tensor, k: Tensor, layer: int, w: list[float]) ->
 
 @pytest.mark.parametrize(
     ("form", "layout", "original", "w"),
-    [
-        ("authors", "interleaved", 64, [1, 0.1]),
-        ("authors", "halves", 7000, [1, 0.1, 0.01, 1e-3]),
-        ("vllm", "halves", 7, [1]),
-        ("vllm", "interleaved", 7000, [1, 0.1, 0.01, 1e-3]),
-    ],
+    [("authors", "halves", 7000, [1, 0.1, 0.01, 1e-3]), ("vllm", "interleaved", 64, [1, 0.1])],
 )
 def test_pairs_turn_at_series_of_frequencies(
     form: Any, layout: Any, original: int, w: list[float]
