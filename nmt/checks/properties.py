@@ -5,7 +5,7 @@ the figure.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -17,9 +17,8 @@ from nmt.checks.parity import BOUNDS
 from nmt.checks.trial import ROUNDING, relative_difference, require, shift
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.passes import whole, with_positions
 from nmt.encodings.positions import Index
-from nmt.model.transformer import PAD, Transformer
+from nmt.model.transformer import Transformer
 
 FAR_APART = 257  # bfloat16 has no odd numbers from 257 on
 FAR = 2**15 + 4  # float16 and bfloat16 round this and the next eleven numbers to 2**15
@@ -29,7 +28,6 @@ BLURRED = 0.01  # rounded distances change more than this; those of FIRE far awa
 LONG = 200  # tokens
 FACTORS = (2, 8, 32, 128, 512, 2048)  # of positions: a window shows where tokens leave it
 NOISE = 0.3  # dropout, so that layers draw random numbers
-DRAWS = 5  # of random positions
 
 
 @dataclass(frozen=True)
@@ -66,12 +64,12 @@ def check_later_tokens_and_padding(model: Transformer) -> str:
 
 
 def check_common_shift_of_positions(model: Transformer) -> float | str:
-    """It changes nothing if and only if all entries say `relative`."""
+    """It changes nothing if and only if the entry says `relative`, unless there are several."""
     if (moved := shift(model)) is None:
         return "not tried: distances are those of a tree or graph"
     trial.check_relative(model, moved)
     require(
-        moved >= ROUNDING or all(site.relative for site in model.sites.values()),
+        moved >= ROUNDING or trial.claim_of(model) is not False,
         f"`relative` is False (the default), but a common shift of all positions changes logits by "
         f"{moved:.2g} only; set it to True",
     )
@@ -150,43 +148,6 @@ def check_kind_of_positions(model: Transformer) -> float:
         f"{declared}, but positions between whole numbers change nothing; set it to 'integer'",
     )
     return moved
-
-
-def check_positions_as_declared(model: Transformer) -> str:
-    """They are whole, ascending, adjacent and in range where their class says so."""
-    source, target, columns = example.text(model)
-    for e in (e for e in model.entries if not e.positions.distances_only):
-        p, ids = e.positions, target if e.dims.site == "decoder" else source
-        seen: list[Tensor] = []  # [rows | 1, length] each
-        for training in (True,) * DRAWS + (False,) * 2:
-            context = whole(
-                e.dims.site, ids.shape[1], rows=len(ids), lengths=(ids != PAD).sum(1), tokens=ids,
-                columns=columns, training=training,
-            )  # fmt: skip
-            seen.append(with_positions(context, p).queries)
-            for rule, kept in _rules(e, seen, context).items():
-                name, at = trial.name_of(e, f"positions {type(p).__name__}"), seen[-1][0].tolist()
-                require(kept, f"{name} are not as their `{rule}` says: {at}")
-    return "whole, sorted and in range as declared"
-
-
-def _rules(e: Encoding, seen: Sequence[Tensor], context: Context) -> dict[str, bool]:
-    """What an entry's positions say of themselves, and whether the last ones are so."""
-    assert context.tokens is not None
-    p, at, n, training = e.positions, seen[-1], seen[-1].shape[1], context.training
-    steps = at.diff(dim=1).expand(context.rows, -1)[context.tokens[:, 1:] != PAD]
-    held = p.position_range(n, training) if p.integer else None
-    apart = p.max_distance(n, training) if p.integer else None
-    drawn = len(seen) == DRAWS + 2 and not torch.equal(at, seen[-2])  # in evaluation
-    descends = p.ascending and e.dims.site == "decoder" and bool((steps < 0).any())
-    return {
-        "integer": not p.integer or not at.is_floating_point(),
-        "position_range": held is None or (int(at.min()) in held and int(at.max()) in held),
-        "max_distance": apart is None or int((at.amax(1) - at.amin(1)).max()) <= apart,
-        "ascending": not descends,
-        "consecutive": not p.consecutive or bool((steps == 1).all()),
-        "training": not drawn,
-    }
 
 
 def check_rows_with_positions_of_their_own(model: Transformer) -> float:

@@ -236,12 +236,21 @@ def shift(model: Transformer, per_sentence: Collection[str] | None = None) -> fl
 
 
 def check_relative(model: Transformer, moved: float) -> None:
-    """Raise CheckError where all entries are `relative`, though a common shift changes logits."""
+    """Raise CheckError where a model's only entry is `relative`, though a shift moves logits."""
     require(
-        moved < ROUNDING or not all(site.relative for site in model.sites.values()),
-        f"encoding: `relative` is True, but a common shift of all positions changes logits by "
+        moved < ROUNDING or claim_of(model) is not True,
+        "encoding: `relative` is True, but a common shift of all positions changes logits by "
         f"{moved:.2g}; read distances alone (context.delta), or leave `relative` False",
     )
+
+
+def claim_of(model: Transformer) -> bool | None:
+    """Whether a model's only entry says `relative`.
+
+    None: there are several, which together may depend on absolute positions (see `site`).
+    """
+    alone = len({e.name for e in model.entries if e.hooks}) < 2
+    return all(e.relative for e in model.entries) if alone else None
 
 
 def relative_difference(a: Tensor, b: Tensor) -> float:

@@ -67,9 +67,6 @@ class Encoding(nn.Module):
     scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
     projects_keys: bool = True  # False: keys are slices of the input, without a projection
     changes_width: bool = False  # `project` makes queries and keys of another width
-    # Components of queries and keys that `project` rotates together, by position unless its type
-    # is "none". Only products of the two then know the distance alone.
-    rotation_planes: frozenset[frozenset[int]] = frozenset()
     reads_queries_or_keys: bool = True  # False: `scores` reads only their products
     reads_probabilities: bool = True  # False: `outputs` works with p=None
     streams: int = 1  # adjacent rows of the stack for each sentence, alike before `embed`

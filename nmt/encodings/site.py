@@ -1,10 +1,8 @@
 """All encodings of one attention site as one, applied in the order of the config.
 
-Not all can be combined, and some then depend on absolute positions. A product q . k of rotated
-vectors (rotary) depends on the distance alone, because both are rotated. A vector that is
-multiplied with only one of the two, such as the keys of Shaw et al. (2018) or the u of
-Transformer-XL, is not rotated with it: q_i' . r then depends on the position i. So does a product
-with a number for each component, where the components of a plane get different numbers.
+Not all can be combined, and of some that know distances alone both together depend on absolute
+positions: rotary turns queries and keys, and so q_i' . r with a vector r of Shaw et al. (2018),
+which is not turned, depends on the position i.
 """
 
 from collections.abc import Iterator, Sequence
@@ -60,22 +58,6 @@ class Encodings(nn.Module):
         """Whether a fused kernel with an additive mask computes the same in a layer."""
         return not any(
             _changes_attention(entry) and layer in entry.dims.layer_numbers for entry in self
-        )
-
-    @property
-    def relative(self) -> bool:
-        """Whether a common shift of all positions changes nothing (tested for every pair)."""
-        return all(entry.relative for entry in self) and self.breaks_shift_invariance is None
-
-    @property
-    def breaks_shift_invariance(self) -> str | None:
-        """Why relative entries depend on absolute positions together, in one sentence; or None."""
-        if (two := find_shift_breaking(list(self))) is None:
-            return None
-        rotary, reader = (entry.name for entry in two)
-        return (
-            f"{rotary} rotates queries and keys, and {reader} multiplies them with vectors that "
-            "are not rotated: together they depend on absolute positions"
         )
 
     def max_length(self, training: bool) -> int | None:
@@ -294,35 +276,11 @@ def unread_projections(entries: Sequence[Encoding]) -> set[str]:
     return set()
 
 
-def find_shift_breaking(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding] | None:
-    """The first two relative entries that together depend on absolute positions, or None."""
-    for one, other in combinations([entry for entry in entries if entry.relative], 2):
-        if not _meet(one, other):
-            continue
-        # rotations by words may come first: those of query and key by position then meet
-        if _by_position(one) and not _commute(one.rotation_planes, other.rotation_planes):
-            return one, other
-        for rotary, reader in ((one, other), (other, one)):
-            if _by_position(rotary) and _reads(reader):
-                return rotary, reader
-    return None
-
-
 def _meet(one: Encoding, other: Encoding) -> bool:
     """Whether two entries serve a layer both."""
     return not {*one.dims.layer_numbers}.isdisjoint(other.dims.layer_numbers)
 
 
-def _by_position(entry: Encoding) -> bool:
-    """Whether it rotates queries and keys by their position, not by their words."""
-    return bool(entry.rotation_planes) and entry.position_type != "none"
-
-
 def _reads(entry: Encoding) -> bool:
     """Whether `scores` reads queries or keys other than by their product."""
     return "scores" in entry.hooks and entry.reads_queries_or_keys
-
-
-def _commute(one: frozenset[frozenset[int]], other: frozenset[frozenset[int]]) -> bool:
-    """Whether the order of two rotations does not matter."""
-    return all(a == b or not a & b for a in one for b in other)

@@ -16,7 +16,6 @@ import torch
 
 from nmt.checks import example, parity, trial
 from nmt.checks.example import build_perturbed
-from nmt.checks.trial import shift
 from nmt.config.catalog import options_of
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
@@ -69,7 +68,7 @@ def test_some_layers_are_exact_or_refused(seed: int, settings_of: Callable[..., 
         each = [restricted(settings_of(f"encoding={option}"), draw) for option in options]
         entries = reduce(merged, (settings.encoding for settings in each))
         settings = replace(each[0], encoding=entries)
-        found = mistakes(settings, shifted=False)
+        found = mistakes(settings)
         unjustified = [w for w in found if not (justified(w, settings) or OF_LAYERS.match(w))]
         wrong += [f"{entries}: {what}" for what in unjustified]
     assert not wrong, "\n".join(wrong)
@@ -93,7 +92,7 @@ def justified(refusal: str, settings: Settings) -> bool:
     return bool(REFUSALS.match(refusal) or (deaf and USELESS.match(refusal)))
 
 
-def mistakes(settings: Settings, shifted: bool = True) -> list[str]:
+def mistakes(settings: Settings) -> list[str]:
     """What a model in float64 does otherwise than it says, or why it is refused."""
     try:
         model = build_perturbed(settings).double()
@@ -105,12 +104,6 @@ def mistakes(settings: Settings, shifted: bool = True) -> list[str]:
     with torch.inference_mode():
         apart = [float((steps - full).abs().max()) for steps, full in BEAM.compare(model, TOKENS)]
     found += [f"step by step differs by {most:.1g}" for most in apart if not most < EXACT]
-    moved = shift(model) if shifted else None
-    relative = all(site.relative for site in model.sites.values())
-    deaf = any(e.may_lack_gradients for e in model.entries)  # to what the others change
-    same = moved is not None and moved < 1e-5
-    if moved is not None and same != relative and not (deaf and same):
-        found.append(f"relative is {relative}, but a shift shows {moved:.2g}")
     return found
 
 

@@ -47,10 +47,7 @@ class Rotary(Encoding):
                 f"partial={partial}: must leave an even number of {dims.head_dim} components to "
                 f"rotate, not {rotary_dim}"
             )
-        a, b = pair(torch.arange(rotary_dim, device="cpu"), layout)
-        planes = frozenset(map(frozenset, zip(a.tolist(), b.tolist(), strict=False)))
         super().__init__(dims)
-        self.rotation_planes = planes
         self.rotary_dim, self.layout = rotary_dim, layout
         self.base, self.scaling, self.factor = base, scaling, factor
         if (scaling == "none") != (factor == 1):
