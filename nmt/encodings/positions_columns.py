@@ -1,13 +1,12 @@
-"""Positions read from columns parallel to the source: any integer, places, tree depth, distances.
+"""Positions read from columns parallel to the source, so in the encoder only.
 
-They know the tokens of the encoder only. The last two give distances between pairs of tokens and
-no position of a single one, so they serve only encodings that ask for nothing but distances.
+Tree and Graph give distances between pairs of tokens and no position of a single one, so they serve
+only encodings that need nothing but distances.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -20,7 +19,7 @@ Heads = Literal["heads"]  # of no other column does a model get pieces in the pl
 
 @dataclass(frozen=True)
 class ColumnPositions(Positions):
-    """The integer of each token in a column, such as its place in the translation."""
+    """The integer of each token in a column, such as its position in the translation."""
 
     name: str = ""
     sites: ClassVar[tuple[str, ...]] = ("encoder",)
@@ -64,8 +63,7 @@ class Segment(Positions):
     def assign(self, index: Tensor, context: Context) -> Tensor:
         numbers = per_token(self.name, index, context)
         begins = F.pad(numbers[:, 1:] != numbers[:, :-1], (1, 0))  # but the first, at 0
-        places = torch.arange(numbers.shape[1], device=numbers.device)
-        return places - (places * begins).cummax(-1).values
+        return index - (index * begins).cummax(-1).values
 
 
 @dataclass(frozen=True)

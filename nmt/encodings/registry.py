@@ -47,12 +47,12 @@ def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
         try:
             use = options.get("use", name)  # a name, or a class
             cls = use if isinstance(use, type) else find(str(use))
-            if dims.site in _sites(options.get("where", ["encoder", "decoder"])):
+            if dims.site in _read_sites(options.get("where", ["encoder", "decoder"])):
                 encodings.append(_make(name, cls, options, dims))
-        except UserError as e:  # of a value, which it names
-            raise ValueError(str(e)) from None
-        except ValueError as e:
-            raise ValueError(f"encoding.{name}: {e}") from None
+        except UserError as error:  # of a value, which it names
+            raise ValueError(str(error)) from None
+        except ValueError as error:
+            raise ValueError(f"encoding.{name}: {error}") from None
     return encodings
 
 
@@ -105,8 +105,8 @@ def _make(name: str, cls: type[Encoding], options: dict[str, Any], dims: Dims) -
     if taken := options_of(cls).keys() & {*COMMON}:
         raise ValueError(f"its option {min(taken)!r} has the name of a key that every entry has")
     constructor_options = {k: v for k, v in options.items() if k not in COMMON}
-    arguments = _checked(cls, constructor_options, f"encoding.{name}")
-    at, chosen = _positions(options.get("at", "index"), f"encoding.{name}.at")
+    arguments = _check_options(cls, constructor_options, f"encoding.{name}")
+    at, chosen = _make_positions(options.get("at", "index"), f"encoding.{name}.at")
     _check_positions(cls, at, chosen, dims.site)
     served = restrict(dims, options.get("layers"))
     encoding = cls(replace(served, positions=chosen), **arguments)
@@ -115,7 +115,7 @@ def _make(name: str, cls: type[Encoding], options: dict[str, Any], dims: Dims) -
     return encoding
 
 
-def _sites(where: Any) -> list[str]:
+def _read_sites(where: Any) -> list[str]:
     sites = [where] if isinstance(where, str) else where
     if not isinstance(sites, Sequence):
         raise ValueError(f"where={where}: choose some of {', '.join(SITES)}, as in where=[encoder]")
@@ -124,18 +124,18 @@ def _sites(where: Any) -> list[str]:
     return list(sites)
 
 
-def _checked(
-    cls: type[Encoding] | type[Positions], options: dict[str, Any], where: str
+def _check_options(
+    cls: type[Encoding] | type[Positions], options: dict[str, Any], entry: str
 ) -> dict[str, Any]:
     """The options as `check.arguments` returns them; ValueError for one without a type."""
     typed = options_of(cls).keys() | {"dims"}
     for name in inspect.signature(cls).parameters.keys() & options.keys() - typed:
         raise ValueError(f"{name}: has no type in __init__; write {name}: float, or int, bool, str")
     also = COMMON if issubclass(cls, Encoding) else ()
-    return check.arguments(cls, options, where, ("dims",), also)
+    return check.arguments(cls, options, entry, ("dims",), also)
 
 
-def _positions(at: Any, where: str) -> tuple[str, Positions]:
+def _make_positions(at: Any, entry: str) -> tuple[str, Positions]:
     """The name of positions in `at`, and the positions with their options."""
     chosen = at if isinstance(at, dict) else {at: {}} if isinstance(at, str) else {}
     name, options = next(iter(chosen.items()), (None, None))
@@ -146,7 +146,7 @@ def _positions(at: Any, where: str) -> tuple[str, Positions]:
         cls = position_class(name)
     except ValueError as e:
         raise ValueError(f"at={name}: {e}") from None
-    return name, cls(**_checked(cls, options, f"{where}.{name}"))
+    return name, cls(**_check_options(cls, options, f"{entry}.{name}"))
 
 
 def _check_positions(cls: type[Encoding], name: str, chosen: Positions, site: str) -> None:
@@ -200,15 +200,15 @@ def _built_in_or_plug_in(group: str, base: type, name: str, *built_in: type) -> 
         raise ValueError(f"{others} offer {name}; let an entry point have another name")
     if not points:
         return built_in[0] if built_in else None
-    where = f"{offering} ({points[0].value})"
+    source = f"{offering} ({points[0].value})"
     try:
         loaded = points[0].load()
     except PLUGIN_ERRORS as e:  # while the module is imported
         why = where_raised(e)
-        raise ValueError(f"{where} cannot be imported: {why}; mend it, or uninstall it") from None
+        raise ValueError(f"{source} cannot be imported: {why}; mend it, or uninstall it") from None
     if not _derives(loaded, base):
         raise ValueError(
-            f"{where} is no class derived from {base.__module__}.{base.__name__}; its entry point "
+            f"{source} is no class derived from {base.__module__}.{base.__name__}; its entry point "
             "must be package.module:Class"
         )
     return loaded
