@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from nmt.encodings.context import Context
 from nmt.encodings.registry import create
-from nmt.encodings.trees import paths
 from nmt.encodings.trees.graph_transformer import GraphTransformer
 from nmt.encodings.trees.paths import LabelledTree
 from nmt.encodings.trees.structural import Structural
+from nmt.encodings.vectors import by_row
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
 from tests.encodings.test_trees import batch, of_pieces, some, way_up
 
@@ -213,7 +213,7 @@ def test_graph_transformer_of_a_long_text_is_the_same_in_parts(
 ) -> None:
     """Pairs of the tokens have more numbers than are held at a time."""
     n = 20
-    monkeypatch.setattr(paths, "CHUNK", 7 * n * 2 * 64)  # seven queries at a time
+    monkeypatch.setattr(by_row, "CHUNK", 7 * n * 2 * 64)  # seven queries at a time
     e = drawn(GraphTransformer(dims(), kinds=KINDS, longest=2))
     q, k, v = (t.requires_grad_() for t in qkv(n, dims(), rows=1))
     context = pass_over(n, rows=1)

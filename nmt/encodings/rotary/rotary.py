@@ -84,7 +84,7 @@ class Rotary(Encoding):
         return rotated if self.rotary_dim == x.shape[-1] else torch.cat([rotated, rest], dim=-1)
 
     def unpair(self, a: Tensor, b: Tensor) -> Tensor:
-        """Undo `paired`."""
+        """The inverse of `pair`."""
         if self.layout == "interleaved":
             return torch.stack((a, b), dim=-1).flatten(-2)
         return torch.cat((a, b), dim=-1)

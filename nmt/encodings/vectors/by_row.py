@@ -2,15 +2,23 @@
 
 Autograd could do both; these functions know that heads share most tables, so that a product with
 all tokens of all heads is one matrix product.
+
+What needs a vector for each pair, a number for every batch, head, query, key and component, is too
+much to hold: it is computed for some queries at a time, and once more for the gradient.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from nmt.system.products import gradient, product
+
+CHUNK = 2**24  # numbers that are held at a time; 64 MiB in float32
 
 
 def query_products(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
@@ -29,6 +37,22 @@ def row_sums(p: Tensor, rows: Tensor, index: Tensor) -> Tensor:
     """
     sums: Tensor = _RowSums.apply(p, rows, index)
     return sums
+
+
+def by_queries(
+    f: Callable[[Tensor, Tensor], Tensor], x: Tensor, index: Tensor, per_query: int
+) -> Tensor:
+    """f(x, index) for x [batch, heads, query, any] and index [batch | 1, query, key], in parts.
+
+    `per_query`: so many numbers does f hold for a query.
+    """
+    step = max(1, CHUNK // max(1, per_query))
+    if step >= x.shape[2]:
+        return f(x, index)
+    parts = zip(x.split(step, 2), index.split(step, 1), strict=True)
+    if torch.is_grad_enabled():
+        f = partial(checkpoint, f, use_reentrant=False, preserve_rng_state=False)
+    return torch.cat([f(*part) for part in parts], 2)
 
 
 class _QueryProducts(Function):
