@@ -107,9 +107,9 @@ def _make(name: str, cls: type[Encoding], options: dict[str, Any], dims: Dims) -
     constructor_options = {k: v for k, v in options.items() if k not in COMMON}
     arguments = _check_options(cls, constructor_options, f"encoding.{name}")
     at, chosen = _make_positions(options.get("at", "index"), f"encoding.{name}.at")
-    _check_positions(cls, at, chosen, dims.site)
     served = restrict(dims, options.get("layers"))
     encoding = cls(replace(served, positions=chosen), **arguments)
+    _check_positions(encoding, at)
     check_layers(encoding)
     encoding.name = name
     return encoding
@@ -149,15 +149,16 @@ def _make_positions(at: Any, entry: str) -> tuple[str, Positions]:
     return name, cls(**_check_options(cls, options, f"{entry}.{name}"))
 
 
-def _check_positions(cls: type[Encoding], name: str, chosen: Positions, site: str) -> None:
+def _check_positions(encoding: Encoding, name: str) -> None:
     """Refuse positions of that name which the encoding cannot read, or the site does not have."""
-    if cls.position_type == "none" and chosen != positions.Index():
+    chosen, site = encoding.positions, encoding.dims.site
+    if encoding.position_type == "none" and chosen != positions.Index():
         raise ValueError(f"at={name}: this encoding never looks at positions")
-    if cls.position_type == "integer" and not chosen.integer:
+    if encoding.position_type == "integer" and not chosen.integer:
         raise ValueError(f"at={name}: this encoding indexes a table and needs whole positions")
-    if chosen.distances_only and not cls.distances_only:
+    if chosen.distances_only and not encoding.distances_only:
         raise ValueError(f"at={name}: this encoding needs a position for every single token")
-    if site == "cross" and {*cls.hooks} <= {"embed", "layer", "readout"}:
+    if site == "cross" and {*encoding.hooks} <= {"embed", "layer", "readout"}:
         raise ValueError("where=cross: this encoding works on embeddings, not on attention")
     if site not in chosen.sites:
         only = ",".join(chosen.sites)

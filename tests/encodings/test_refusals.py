@@ -34,7 +34,7 @@ ALONE = [  # heads have four components
     ("cross", "cope: {where: cross}", "where=cross: not for this encoding; give where=[encoder"),
     # columns and trees
     ("encoder", "absolute: {at: tree}", "a position for every single token"),
-    ("encoder", "bias_table: {at: tree, reference: absolute}", "needs a position for every"),
+    ("encoder", "bias_table: {at: tree, reference: absolute}", "needs a position for every single"),
     ("decoder", "relative: {at: tree}", "at=tree: not for where=decoder; give where"),
     ("encoder", "absolute: {at: column}", "at.column: say which one"),
     ("encoder", "relative: {at: {tree: {heads: parse}}}", "heads=parse: choose one of heads"),
