@@ -29,7 +29,7 @@ from nmt.encodings.vectors.deberta import Deberta
 from nmt.encodings.vectors.relative import Relative
 from nmt.encodings.vectors.transformer_xl import TransformerXl
 from tests.encodings.agreement import Agreement, Pair, table
-from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
+from tests.encodings.attending import attend, dims, pass_over, qkv, randomise
 
 HF = "transformers.models"
 
@@ -88,7 +88,7 @@ def axial() -> Pair:
     reformer = (
         import_module(f"{HF}.reformer.modeling_reformer").AxialPositionEmbeddings(config).eval()
     )
-    e = drawn(Axial(dims(head_dim=8), t1=7, t2=5, first=6)).float()
+    e = randomise(Axial(dims(head_dim=8), t1=7, t2=5, first=6)).float()
     with torch.no_grad():
         reformer.weights[0][:, 0].copy_(e.segments)
         reformer.weights[1][0].copy_(e.places)
@@ -121,7 +121,7 @@ def fox() -> Pair:
         .DataDependentAlibi(8, 2, causal=True)
         .double()
     )
-    e = drawn(Fox(dims("decoder")))
+    e = randomise(Fox(dims("decoder")))
     x = qkv(9, e.dims)[0].transpose(1, 2).flatten(2)
     seen = causal(9, 9, x.device)
     with torch.no_grad():
@@ -196,7 +196,7 @@ def turned_scores(decay: bool) -> Pair:
 
 
 def cope() -> Pair:
-    e = drawn(Cope(dims("decoder"), counts=4))
+    e = randomise(Cope(dims("decoder"), counts=4))
     q, k, v = qkv(9, e.dims)
     seen = causal(9, 9, q.device)
     package = import_module("x_transformers.x_transformers").CoPE(4, 2, 4).double()
@@ -226,8 +226,8 @@ def _deberta(reach: int) -> Pair:
     package = import_module(f"{HF}.deberta_v2.modeling_deberta_v2").DisentangledSelfAttention(
         config
     )
-    package = drawn(package).eval()
-    e = drawn(Deberta(dims(), reach))
+    package = randomise(package).eval()
+    e = randomise(Deberta(dims(), reach))
     with torch.no_grad():
         package.pos_key_proj.weight.copy_(e.w_kr[1, 0])
         package.pos_query_proj.weight.copy_(e.w_qr[1, 0])
@@ -250,7 +250,7 @@ def transformer_xl() -> Pair:
     xlnet = import_module(f"{HF}.xlnet.modeling_xlnet")
     config = import_module("transformers").XLNetConfig(d_model=8, n_head=2, dropout=0.0)
     package = xlnet.XLNetRelativeAttention(config).double().eval()
-    e = drawn(TransformerXl(dims()))
+    e = randomise(TransformerXl(dims()))
     q, k, v = qkv(9, e.dims)
     distances = torch.arange(9, -9, -1, dtype=torch.float64)
     w = 10000 ** -(torch.arange(0, 8, 2, dtype=torch.float64) / 8)
@@ -275,9 +275,9 @@ def relative_key() -> Pair:
         attention_dropout=0.0, attn_implementation="eager",
     )  # fmt: skip
     module = import_module(f"{HF}.wav2vec2_bert.modeling_wav2vec2_bert")
-    package = drawn(module.Wav2Vec2BertSelfAttention(config)).eval()
+    package = randomise(module.Wav2Vec2BertSelfAttention(config)).eval()
     package.linear_out = nn.Identity()
-    e = drawn(Relative(dims(), tau=3, value=False))
+    e = randomise(Relative(dims(), tau=3, value=False))
     x = torch.randn(2, 9, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     q, k, v = (
         f(x).unflatten(-1, (2, 4)).transpose(1, 2)
