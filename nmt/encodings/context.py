@@ -107,8 +107,8 @@ class Context:
     rows: int = 1  # batch
     streams: int = 1  # adjacent rows of one sentence; see `draw`
     allowed: Tensor | None = None  # [batch | 1, 1, query, key], true where one may look; None: all
-    # [batch] tokens, eos included: of the source in the encoder, else of the output, which while
-    # decoding is the desired length, or None if nobody desires one
+    # [batch] tokens, eos included: of the source in the encoder, else of the output; while decoding
+    # the desired ones, or None where none are desired
     lengths: Tensor | None = None
     tokens: Tensor | None = None  # [batch, query] ids, where they are known
     columns: dict[str, Tensor] = field(default_factory=dict)  # [batch, source | 1] each
@@ -117,6 +117,7 @@ class Context:
     state: dict[str, Tensor] | None = None
     training: bool = False
     positions: Positions = None  # type: ignore[assignment]  # None becomes INDICES
+    # what the model needs, and few encodings:
     extent: Extent | None = None
     causal: bool = False  # allowed forbids a query the keys after it, and nothing else
     key_caches: Sequence[KeyCache] | None = None  # by layer; None: not decoding, all keys are new

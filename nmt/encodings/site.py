@@ -1,8 +1,8 @@
 """All encodings of one attention site as one, applied in the order of the config.
 
-Not all can be combined, and of some that know distances alone both together depend on absolute
-positions: rotary turns queries and keys, and so q_i' . r with a vector r of Shaw et al. (2018),
-which is not turned, depends on the position i.
+Not all can be combined, and some that know distances alone depend on absolute positions together:
+rotary turns queries and keys, but not the vectors r of Shaw et al. (2018), so q_i' . r depends on
+the position i.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ class Encodings(nn.Module):
     def _entries_with(
         self, hook: str, context: Context, layer: int | None = None
     ) -> list[tuple[Encoding, int, Context]]:
-        """Entries with a hook that serve a layer, each with its number of it and its context."""
+        """Entries with a hook that serve a layer, with its number among theirs and their context."""
         if hook != "embed" and not any(hook in entry.hooks for entry in self):
             return []
         # at the first hook all entries draw their random positions
@@ -48,7 +48,7 @@ class Encodings(nn.Module):
                 which = ("queries",) if hook == "embed" else ("queries", "keys")
                 c.once(("within", id(entry), which), partial(_check_positions, entry, c, which))
             number = 0 if layer is None else served.index(layer)
-            chosen.append((entry, number, _keep_caches(entry, c)))
+            chosen.append((entry, number, _restrict_caches(entry, c)))
         return chosen
 
     def __iter__(self) -> Iterator[Encoding]:
@@ -106,7 +106,7 @@ class Encodings(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values; later entries wrap the projections of earlier ones."""
         for entry, n, c in self._entries_with("project", context, layer):
-            project = partial(_project, entry, project, n, c)
+            project = _wrap(entry, project, n, c)
         return project(xq, xk, xv)
 
     def scores(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
@@ -144,16 +144,9 @@ class Encodings(nn.Module):
         return x
 
 
-def _project(
-    entry: Encoding,
-    inner: Projection,
-    layer: int,
-    context: Context,
-    xq: Tensor,
-    xk: Tensor,
-    xv: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    return entry.project(inner, xq, xk, xv, layer, context)
+def _wrap(entry: Encoding, inner: Projection, layer: int, context: Context) -> Projection:
+    """The projection that the `project` hook of an entry makes of an inner one."""
+    return lambda xq, xk, xv: entry.project(inner, xq, xk, xv, layer, context)
 
 
 def _check_positions(entry: Encoding, context: Context, which: Sequence[str]) -> None:
@@ -175,11 +168,10 @@ def _changes_attention(entry: Encoding) -> bool:
 
 
 def restrict(dims: Dims, layers: Any) -> Dims:
-    """The sizes of an entry with `layers`, numbers of the stack's from 0; None: all of them.
+    """The sizes of an entry that serves some layers of a site, as numbers from 0; None: all.
 
-    In other layers the entry does nothing. Its `Dims` count the layers that it serves, and its
-    hooks get their number among these, so that it learns nothing for others. Raises ValueError for
-    what is not a list of different numbers of that site.
+    Its tables have rows for these layers only. Raises ValueError for what is no list of different
+    numbers of the site's layers.
     """
     if layers is None:
         return dims
@@ -187,8 +179,8 @@ def restrict(dims: Dims, layers: Any) -> Dims:
     valid = [n for n in numbers if type(n) is int and 0 <= n < dims.layers]
     if not valid or len(set(valid)) != len(numbers):
         raise ValueError(
-            f"layers={layers}: list different numbers from 0 to {dims.layers - 1}, as the site has "
-            f"{dims.layers} layers ({dims.site}), for instance layers=[0]"
+            f"layers={layers}: list different numbers from 0 to {dims.layers - 1}, for instance "
+            f"layers=[0]; the {dims.site} has {dims.layers} layers"
         )
     return replace(dims, layers=len(valid), served_layers=tuple(sorted(valid)))
 
@@ -202,8 +194,8 @@ def check_layers(entry: Encoding) -> None:
             raise ValueError("layers: without its key projection, keys are the same in all layers")
 
 
-def _keep_caches(entry: Encoding, context: Context) -> Context:
-    """The pass with the caches of the entry's layers only, numbered as its hooks number them."""
+def _restrict_caches(entry: Encoding, context: Context) -> Context:
+    """The pass with the caches of the entry's layers only, as its hooks number layers."""
     served, caches = entry.dims.served_layers, context.key_caches
     if served is None:
         return context
@@ -254,9 +246,9 @@ def _check_effect(entry: Encoding, other: Encoding, earlier: bool) -> None:
     With parameters and `project` the other may change values as well, which the first reads; if it
     does not, the first step of training finds that it gets no gradient.
     """
-    replaced = (
-        {"scores", "bias"} if "normalise" in entry.hooks else {"scores"} if earlier else set()
-    )
+    replaced = {"scores"} if earlier else set()
+    if "normalise" in entry.hooks:
+        replaced = {"scores", "bias"}
     if not entry.reads_queries_or_keys:
         replaced |= {"project"}
     may_change_values = "project" in other.hooks and any(True for _ in other.parameters())

@@ -68,7 +68,7 @@ ALONE = [  # heads have four components
     ("encoder", "wavelet: {scales: 3}", "scales=3: must divide the 4 of a head"),
     ("encoder", "stick_breaking: {remainder: true, remainder_vector: true}", "to one of the two"),
     # of two layers
-    ("encoder", "rotary: {layers: [2]}", "layers=[2]: list different numbers from 0 to 1, as the"),
+    ("encoder", "rotary: {layers: [2]}", "layers=[2]: list different numbers from 0 to 1"),
     ("encoder", "rotary: {layers: [1, 1]}", "layers=[1, 1]: list"),
     ("encoder", "rotary: {layers: '01'}", "layers=01: list"),
     ("encoder", "absolute: {layers: [0]}", "encoding.absolute: layers: this encoding works on"),
