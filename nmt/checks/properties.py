@@ -58,7 +58,7 @@ def check_training_step(model: Transformer) -> str:
 
 
 def check_later_tokens_and_padding(model: Transformer) -> str:
-    """They change nothing."""
+    """They change nothing of what comes before them."""
     trial.check_invariances(model, example.text(model))
     return "change nothing"
 
@@ -69,7 +69,7 @@ def check_common_shift_of_positions(model: Transformer) -> float | str:
         return "not tried: distances are those of a tree or graph"
     trial.check_relative(model, moved)
     require(
-        moved >= ROUNDING or trial.claim_of(model) is not False,
+        moved >= ROUNDING or trial.claims_relative(model) is not False,
         f"`relative` is False (the default), but a common shift of all positions changes logits by "
         f"{moved:.2g} only; set it to True",
     )
@@ -84,8 +84,8 @@ def check_order_in_the_encoder(model: Transformer, matters: bool | None = True) 
         moved = reordering(model)
         if not matters or moved >= ROUNDING:
             break
-    claim = "has no effect" if matters else "has one, though it was said not to matter"
-    fault = f"the order of tokens {claim}: largest difference {moved:.2g}"
+    effect = "changes nothing" if matters else "matters, though order_matters=False"
+    fault = f"the order of tokens {effect}: largest difference {moved:.2g}"
     require(matters is None or matters == (moved >= ROUNDING), fault)
     return moved
 
@@ -107,7 +107,7 @@ def check_order_in_the_decoder(model: Transformer) -> float:
     target[:, -3:-1] = target[:, -3:-1].flip(1)
     turned = text._replace(target=target)
     moved = relative_difference(*(full_pass(model, t)[:, -1] for t in (text, turned)))
-    require(moved >= VISIBLE, f"two tokens that change places show {moved:.2g}")
+    require(moved >= VISIBLE, f"two exchanged tokens change the logits after them by {moved:.2g}")
     return moved
 
 

@@ -238,13 +238,13 @@ def shift(model: Transformer, per_sentence: Collection[str] | None = None) -> fl
 def check_relative(model: Transformer, moved: float) -> None:
     """Raise CheckError where a model's only entry is `relative`, though a shift moves logits."""
     require(
-        moved < ROUNDING or claim_of(model) is not True,
+        moved < ROUNDING or claims_relative(model) is not True,
         "encoding: `relative` is True, but a common shift of all positions changes logits by "
         f"{moved:.2g}; read distances alone (context.delta), or leave `relative` False",
     )
 
 
-def claim_of(model: Transformer) -> bool | None:
+def claims_relative(model: Transformer) -> bool | None:
     """Whether a model's only entry says `relative`.
 
     None: there are several, which together may depend on absolute positions (see `site`).

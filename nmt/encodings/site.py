@@ -34,7 +34,7 @@ class Encodings(nn.Module):
     def _entries_with(
         self, hook: str, context: Context, layer: int | None = None
     ) -> list[tuple[Encoding, int, Context]]:
-        """Entries with a hook that serve a layer, with its number among theirs and their context."""
+        """Entries with a hook that serve a layer, with its number among theirs and a context."""
         if hook != "embed" and not any(hook in entry.hooks for entry in self):
             return []
         # at the first hook all entries draw their random positions
