@@ -63,17 +63,6 @@ def test_cope_in_loops(site: str, counts: int) -> None:
         assert torch.allclose(got * seen, wanted * seen, atol=1e-9)
 
 
-def test_padding_has_no_gate() -> None:
-    e = counting("encoder", 64)
-    q, k, v = qkv(7, e.dims)
-    at = torch.arange(7)[None]
-    allowed = (torch.arange(7) != 3)[None, None, None]  # a hole in the middle
-    got = attend(e, q, k, v, Context("encoder", at, at, at, rows=2, allowed=allowed))[0]
-    real = [0, 1, 2, 4, 5, 6]
-    alone = attend(e, q[:, :, real], k[:, :, real], v[:, :, real], pass_over(6))[0]
-    assert torch.allclose(got[:, :, real][..., real], alone, atol=1e-12)
-
-
 def test_counts_stay_apart_in_bfloat16() -> None:
     """256 + 1 is 256 in bfloat16; here every gate is 1, and z[p] = p mod 2."""
     e = Cope(dims("decoder"), counts=400)
