@@ -92,7 +92,7 @@ def _measurements(model: Transformer) -> Rows:
     yield "interpolation", interpolation(copy.deepcopy(model))
     yes = {True: "yes", False: "no"}
     if (moved := shift(model)) is None:
-        yield "shift invariant", "not asked: it has distances only"
+        yield "shift invariant", "not measured: it has distances only"
     else:
         yield "shift invariant", f"{yes[moved < ROUNDING]}: largest difference {moved:.2g}"
     moved = properties.reordering(model)

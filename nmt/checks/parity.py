@@ -195,7 +195,7 @@ def measure(
     precisions: Iterable[str] = BOUNDS,
     conditions: Sequence[Condition] = CONDITIONS,
 ) -> Iterator[Deviation]:
-    """Decode made-up text in every condition and precision; `model`: in eval mode, on any device.
+    """Decode synthetic text in every condition and precision; `model`: in eval mode, on any device.
 
     Targets have `tokens` tokens, or as many as the encodings can hold. An exception is a failure of
     its condition, not an end: which of the others fail tells where the mistake is.

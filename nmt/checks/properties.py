@@ -32,7 +32,7 @@ NOISE = 0.3  # dropout, so that layers draw random numbers
 
 @dataclass(frozen=True)
 class RowSteps(Positions):
-    """The token's place times the number of its row, counted from 1."""
+    """The token's index times the number of its row, counted from 1."""
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
         steps = context.draw(lambda rows: torch.arange(1, rows + 1, device=index.device))
@@ -168,7 +168,7 @@ def check_rows_with_positions_of_their_own(model: Transformer) -> float:
 
 
 def check_far_positions(model: Transformer) -> float:
-    """They are told apart as near ones, and bfloat16 gives what float32 gives."""
+    """They are distinguished as near ones are, and bfloat16 gives what float32 gives."""
     endless = [e for e in model.entries if e.num_positions is None]
     _set_positions(model.entries, Index(step=FAR_APART))
     moved = [_loss_by_rounding(model, example.text(model))]

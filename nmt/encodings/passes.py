@@ -18,7 +18,7 @@ def whole(
 ) -> Context:
     """A pass over all tokens of a text, which attend to each other or to `keys` tokens of another.
 
-    `fields`: others of the Context.
+    `fields`: further fields of the Context.
     """
     at = torch.arange(queries, device=device)[None]
     all_keys = at if keys is None else torch.arange(keys, device=device)[None]
@@ -56,8 +56,8 @@ def with_positions(context: Context, positions: Positions) -> Context:
 
     def assign() -> Context:
         def at(index: Tensor, *assigned: tuple[Tensor, Tensor]) -> Tensor:
-            # equal tensors stay one object, and get one random draw; found by `is`, because a graph
-            # of torch.compile cannot hold id() of a tensor in torch 2.11
+            # one tensor stays one object, and gets one random draw; compared by `is`, because a
+            # graph of torch.compile cannot hold id() of a tensor in torch 2.11
             for other, result in assigned:
                 if other is index:
                     return result

@@ -14,7 +14,7 @@ from nmt.config.check import PositiveInt
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.trees.trees import depths, graph_distances, tree_distances
 
-Heads = Literal["heads"]  # of no other column does a model get pieces in the place of words
+Heads = Literal["heads"]  # the only column whose words become pieces when a model reads it
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ColumnPositions(Positions):
         return frozenset({self.name})
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
-        """The column's own integers [batch, length]; ValueError if sentences have one each."""
+        """The integers of the column [batch, length]; ValueError if sentences have one each."""
         return per_token(self.name, index, context)
 
     def position_range(self, length: int, training: bool) -> None:
@@ -47,8 +47,8 @@ class ColumnPositions(Positions):
 class Segment(Positions):
     """The position of a token is its index in its segment; a column numbers the segments.
 
-    A segment ends where the number changes. With the numbers themselves for a second encoding,
-    this makes the two levels of He et al. (2024), BiPE: a vector for the place in the segment, and
+    A segment ends where the number changes. With the numbers themselves for a second encoding, this
+    makes the two levels of He et al. (2024), BiPE: a vector for the position in the segment, and
     RoPE or ALiBi for the distance of two segments (zhenyuhe00/BiPE; there a full stop or a new line
     ends a segment).
     """

@@ -166,7 +166,7 @@ def _check_positions(encoding: Encoding, name: str) -> None:
 
 
 def _modules() -> dict[str, str]:
-    """The full names of the modules in the folders of this package, by their own."""
+    """The full names of the modules in the folders of this package, by their last names."""
     modules: dict[str, str] = {}
     for folder in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         if folder.ispkg:
@@ -197,8 +197,8 @@ def _built_in_or_plug_in(group: str, base: type, name: str, *built_in: type) -> 
     points = [*_installed(group).select(name=name)]
     offering = " and ".join(sorted(f"the distribution {p.dist.name}" for p in points if p.dist))
     if len(points) + len(built_in) > 1:
-        others = f"nmt and {offering}" if built_in else offering
-        raise ValueError(f"{others} offer {name}; let an entry point have another name")
+        offering = f"nmt and {offering}" if built_in else offering
+        raise ValueError(f"{offering} offer {name}; let an entry point have another name")
     if not points:
         return built_in[0] if built_in else None
     source = f"{offering} ({points[0].value})"

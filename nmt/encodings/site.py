@@ -219,7 +219,7 @@ def check_combination(entries: Sequence[Encoding]) -> None:
                 f"{names}; leave one out"
             )
         if "normalise" in one.hooks and "normalise" in other.hooks:
-            raise ValueError(f"encoding: only one entry can take the place of softmax, not {names}")
+            raise ValueError(f"encoding: only one entry can replace softmax, not {names}")
     embedding = [entry.name for entry in entries if "embed" in entry.hooks]
     if len(embedding) > 1 and any(entry.streams > 1 for entry in entries):
         several = ", ".join(embedding)

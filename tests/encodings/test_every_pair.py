@@ -32,7 +32,7 @@ EXACT = 1e-10  # two float64 sums of the same numbers, and logits of unit size
 DRAWN, LAYERS, HEADS = 120, 3, 4
 REFUSALS = re.compile(
     "model: encoding: (more than one entry sets the scale of the scores"
-    "|one entry must make all embeddings complex|only one entry can take the place of softmax)"
+    "|one entry must make all embeddings complex|only one entry can replace softmax)"
     "|encoding[.]"
     r"\w+: (reads queries and keys, but|changes nothing, because)"
 )

@@ -84,7 +84,11 @@ TOGETHER = [
     ("encoder", "deberta: {}, t5: {scaled: false}", "more than one entry sets the scale"),
     ("encoder", "dape: {}, deberta: {}", "more than one entry sets the scale"),
     ("cross", "coverage: {where: cross}, t5: {where: cross, scaled: false}", "sets the scale of"),
-    ("encoder", "sigmoid_attention: {}, stick_breaking: {layers: [1]}", "the place of softmax"),
+    (
+        "encoder",
+        "sigmoid_attention: {}, stick_breaking: {layers: [1]}",
+        "only one entry can replace softmax",
+    ),
     ("encoder", "complex_order: {}, absolute: {}", "one entry must make all embeddings complex"),
     *(
         ("encoder", f"{pair[0]}: {{}}, {pair[1]}: {{}}", FEATURES)

@@ -24,7 +24,7 @@ class GraphTransformer(Encoding):
     """2 matrices per layer: 4 layers width dim, 6 width (2 width + 2) of the GRU, width per step.
 
     All pieces of a word have its paths. Paths longer than `longest`, those within a word, and none
-    have a vector each in place of steps.
+    have a vector each instead of steps.
     """
 
     sites = ("encoder",)  # columns are parallel to the source

@@ -26,7 +26,7 @@ LARGEST = 2**53  # integers that float64 holds
 
 @dataclass(frozen=True)
 class LabelledTree:
-    """The columns of a labelled tree, and how far its paths are told apart."""
+    """The columns of a labelled tree; longer paths than `longest` are not distinguished."""
 
     heads: str
     labels: str
@@ -61,8 +61,8 @@ class LabelledTree:
         names = (self.heads, "words", self.labels)
         heads, words, labels = (per_token(name, context.keys, context) for name in names)
         steps = steps_up(heads, words)
-        place = torch.arange(heads.shape[1], device=heads.device)
-        edges = (first_pieces(words) == place) & (heads > 0)  # of each word one, to its head
+        at = torch.arange(heads.shape[1], device=heads.device)
+        edges = (first_pieces(words) == at) & (heads > 0)  # of each word one, to its head
         above = (steps >= 0).double()
         on = above * edges[:, None]  # whether that of a word [.., c] leads from i to its root
         off = 1 - on.mT

@@ -11,7 +11,7 @@ from nmt.encodings.trees.xl_pe import XlPe
 
 
 class SprAbsolute(XlPe):
-    """Adds a fusion of place and tree depth to the embeddings: 2 dim^2 parameters.
+    """Adds a fusion of position and tree depth to the embeddings: 2 dim^2 parameters.
 
     All pieces of a word have its depth. Encoder only: a target has no tree while it is written.
     """

@@ -19,9 +19,9 @@ from nmt.encodings.sinusoids import frequencies, sinusoids
 
 
 class XlPe(Encoding):
-    """Adds a fusion of place and place in the translation to the embeddings: 2 dim^2 parameters.
+    """Adds a fusion of a word's positions in text and translation to the embeddings: 2 dim^2.
 
-    All pieces of a word have its place in the translation. Encoder only.
+    All pieces of a word have its position in the translation. Encoder only.
     """
 
     sites = ("encoder",)  # columns are parallel to the source
