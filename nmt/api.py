@@ -166,7 +166,7 @@ def score(
     columns: Columns | None = None,
     batch_tokens: int = 4000,
 ) -> list[GivenTranslation]:
-    """How likely the model finds given translations: `targets[i]` of the line `sources[i]`.
+    """Score given translations: the log-probability of `targets[i]` for the line `sources[i]`.
 
     Each answer has the pieces, a log-probability (natural logarithm) for each of them, their sum
     `log_prob` and their number `length`, the end of the sentence included. Raises UserError (65)

@@ -14,7 +14,7 @@ import torch
 
 from nmt.checks.example import build_perturbed, small_settings
 from nmt.checks.parity import BOUNDS, TOKENS
-from nmt.checks.run import Result, failures, run_checks
+from nmt.checks.run import PAGE, Result, failures, run_checks
 from nmt.config.catalog import config_dir_override
 from nmt.config.settings import Settings
 from nmt.encodings.base import Encoding
@@ -46,8 +46,8 @@ def check_encoding(
     of `tokens` tokens with a cache with one pass, in these `precisions` (float32, bfloat16) and on
     this `device`. `order_matters`: whether an encoder must tell the order of its tokens.
 
-    Returns all results. Raises AssertionError that names each check that failed, with the entry and
-    the hook at fault where they are known, and the figure; UserError for what cannot be built.
+    Returns all results. Raises AssertionError that names each check that failed, with the figure;
+    UserError for what cannot be built.
     """
     if options and not isinstance(encoding, type):
         raise UserError(f"{next(iter(options))}: options go with a class; give overrides")
@@ -61,13 +61,12 @@ def check_encoding(
     else:
         entry = {encoding.__name__.lower(): {"use": encoding, **options}}
         settings = small_settings("none", [*folder, *overrides], entry)
-    there = pick(device)
-    set_up(there)  # in exact float32
+    chosen = pick(device)
+    set_up(chosen)  # in exact float32
     model = build_perturbed(settings)
-    results = list(run_checks(model, order_matters, tokens, precisions, there))
+    results = list(run_checks(model, order_matters, tokens, precisions, chosen))
     if lines := failures(results):
-        names, count = ",".join(settings.encoding), sum(not result.passed for result in results)
-        raise AssertionError(
-            "\n".join([f"encoding=[{names}]: checks that failed: {count}", *lines])
-        )
+        count = sum(not result.passed for result in results)
+        first = f"encoding=[{','.join(settings.encoding)}]: checks that failed: {count}; see {PAGE}"
+        raise AssertionError("\n".join([first, *lines]))
     return results

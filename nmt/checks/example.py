@@ -98,7 +98,7 @@ def ids(rows: int, length: int, vocab: int, seed: int = 0) -> Tensor:
 
 
 def random_ids(model: Transformer, rows: int, length: int, seed: int) -> Tensor:
-    """Random ids [rows, length] of words that both sides of a model have, on its device."""
+    """Random ids [rows, length] that both vocabularies of a model have, on its device."""
     tables = model.source_embedding, model.target_embedding
     vocab = min(VOCAB, *(table.num_embeddings for table in tables))
     return ids(rows, length, vocab, seed).to(tables[0].weight.device)
@@ -113,7 +113,7 @@ def text(
 ) -> Sentences:
     """Three sentences as long as the model can hold, the second source of fewer tokens.
 
-    All sizes differ, so that axes that change places show. `per_sentence`: see `columns`.
+    All sizes differ, so that exchanged axes show. `per_sentence`: see `columns`.
     """
     source, target = within(model, source, target)
     lengths = [source, min(second, source), source]
@@ -160,9 +160,8 @@ def columns(
 ) -> dict[str, Tensor]:
     """The columns that encodings read, parallel to source ids [rows, length] that may be padded.
 
-    Those named in `per_sentence` (None: those of which the encodings say so) have one number for
-    each sentence, 0 and 1 in turns [rows, 1]. What the encodings cannot represent is replaced by
-    the nearest number that they can.
+    Those named in `per_sentence` (None: in the encodings' `sentence_columns`) have one number for
+    each sentence, 0 and 1 in turns [rows, 1]. All are clamped to what the encodings can represent.
     """
     draw = torch.Generator().manual_seed(seed)
     encodings = list(encodings)
@@ -187,8 +186,8 @@ def _column(name: str, n: int, draw: torch.Generator) -> Tensor:
     order = torch.randperm(n, generator=draw)
     if name == "heads":  # the head of each token comes before it in a random order
         heads = torch.zeros_like(order)
-        for place in range(1, n):
-            heads[order[place]] = order[torch.randint(0, place, (), generator=draw)] + 1
+        for i in range(1, n):
+            heads[order[i]] = order[torch.randint(0, i, (), generator=draw)] + 1
         return heads
     if name == "words":
         return torch.arange(n)

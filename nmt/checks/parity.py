@@ -31,8 +31,6 @@ BOUNDS = {
 }
 """Largest difference of two logits in each precision, in units of the largest logit."""
 
-ONLY_REDUCED = "what is computed in bfloat16 but needs float32 (positions, angles, long sums)"
-
 Decoded = Iterator[tuple[Tensor, Sentences]]  # logits [rows, target, vocab], and their text
 
 
@@ -68,7 +66,6 @@ class Condition(NamedTuple):
     """One way to decode."""
 
     name: str
-    look: str  # where the mistake is if this condition is the first that fails
     decode: Callable[[Transformer, int], Decoded]  # so many tokens, by a module of its own
 
     def compare(self, model: Transformer, tokens: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -79,11 +76,6 @@ class Condition(NamedTuple):
             yield logits[real], full_pass(copy.deepcopy(model), text)[real]
 
 
-def _condition(look: str) -> Callable[[Callable[[Transformer, int], Decoded]], Condition]:
-    """Make a condition of a function, whose name it gets."""
-    return lambda decode: Condition(decode.__name__.replace("_", " "), look, decode)
-
-
 def make_text(model: Transformer, tokens: int, rows: int = 3, spread: int = 0) -> Sentences:
     """Rows of SOURCE tokens or as many as can be; the target of row i lacks i x spread tokens."""
     source, _ = within(model, SOURCE, tokens)
@@ -91,11 +83,6 @@ def make_text(model: Transformer, tokens: int, rows: int = 3, spread: int = 0) -
     return sentences(model, [source] * rows, targets, seed=1)
 
 
-@_condition(
-    "positions while one token is decoded (one query, all keys), and what is handed on to the "
-    "next: for each key by context.remember, for each row of hypotheses in context.state "
-    "(cross-attention shares the decoder's: name the site in its keys)"
-)
 def token_by_token(model: Transformer, n: int) -> Decoded:
     """One token at a time, by a module that has computed nothing before."""
     decoding = Decoding(model, make_text(model, n, spread=3))
@@ -103,9 +90,6 @@ def token_by_token(model: Transformer, n: int) -> Decoded:
     yield decoding.logits, decoding.text
 
 
-@_condition(
-    "what the module keeps between passes, and names in context.once that two objects share"
-)
 def after_other_passes(model: Transformer, n: int) -> Decoded:
     """The same after full passes of other lengths and batch sizes, and its own pass afterwards."""
     longest = min(2 * n, model.target_limit or 2 * n)
@@ -118,10 +102,6 @@ def after_other_passes(model: Transformer, n: int) -> Decoded:
     yield full_pass(model, decoding.text), decoding.text
 
 
-@_condition(
-    "several new tokens behind cached ones: context.new_keys, rows of delta, and what "
-    "context.remember or context.state keeps"
-)
 def several_at_once(model: Transformer, n: int) -> Decoded:
     """Several tokens in one go, at the start and in the middle."""
     decoding = Decoding(model, make_text(model, n))
@@ -132,11 +112,6 @@ def several_at_once(model: Transformer, n: int) -> Decoded:
     yield decoding.logits, decoding.text
 
 
-@_condition(
-    "what reorder does not reach: tensors in context.state must have a row for each hypothesis, "
-    "and nothing else but context.remember may keep anything for a row; in cross-attention, where "
-    "context.rows counts sources, hypotheses (context.extent.beams) that are mistaken for tokens"
-)
 def beams(model: Transformer, n: int) -> Decoded:
     """Rows are repeated, swapped, dropped and change places in the middle."""
     decoding = Decoding(model, make_text(model, n, spread=2))
@@ -153,7 +128,6 @@ def beams(model: Transformer, n: int) -> Decoded:
     yield decoding.logits, decoding.text
 
 
-@_condition("what depends on the padded length instead of context.lengths, or looks at padding")
 def padding(model: Transformer, n: int) -> Decoded:
     """Rows of a padded batch, decoded and in one pass, compared with each row without padding."""
     longest, _ = within(model, SOURCE, n)
@@ -169,7 +143,6 @@ def padding(model: Transformer, n: int) -> Decoded:
         yield together[row : row + 1, :length], alone
 
 
-@_condition("what reads keys or values beyond the length of the cache")
 def unused_room(model: Transformer, n: int) -> Decoded:
     """Beyond its length the cache holds NaN, while its room doubles twice."""
     decoding = Decoding(model, make_text(model, n))
@@ -184,7 +157,14 @@ def unused_room(model: Transformer, n: int) -> Decoded:
     yield decoding.logits, decoding.text
 
 
-CONDITIONS = [token_by_token, after_other_passes, several_at_once, beams, padding, unused_room]
+CONDITIONS = [
+    Condition("token by token", token_by_token),
+    Condition("after other passes", after_other_passes),
+    Condition("several at once", several_at_once),
+    Condition("beams", beams),
+    Condition("padding", padding),
+    Condition("unused room", unused_room),
+]
 
 
 class Deviation(NamedTuple):
@@ -215,10 +195,10 @@ def measure(
     precisions: Iterable[str] = BOUNDS,
     conditions: Sequence[Condition] = CONDITIONS,
 ) -> Iterator[Deviation]:
-    """Decode made-up text in every condition and precision; `model`: in eval mode, on any device.
+    """Decode synthetic text in every condition and precision; `model`: in eval mode, on any device.
 
     Targets have `tokens` tokens, or as many as the encodings can hold. An exception is a failure of
-    its condition, not an end: the others tell where to look.
+    its condition, not an end: which of the others fail tells where the mistake is.
     """
     kind = model.output.weight.device.type
     for precision in precisions:

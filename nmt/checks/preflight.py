@@ -120,6 +120,8 @@ def _check_step(settings: Settings) -> None:
             trial.step(model, text)
             example.add_noise(model, small.model.dim)
             trial.check_invariances(model, text)
+            if (moved := trial.shift(model, per_sentence)) is not None:
+                trial.check_relative(model, moved)
         except trial.CheckError as e:
             raise UserError(str(e)) from None
         except Exception as e:  # any error of an encoding's hooks

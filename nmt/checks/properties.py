@@ -1,11 +1,11 @@
 """What every encoding must do: a function for each property, tried on a small model.
 
 Each gets a copy of the model in eval mode. It returns what it measured, or raises CheckError with
-the figure, and with the entry and the hook at fault where they can be told.
+the figure.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -13,29 +13,26 @@ from torch import Tensor, nn
 
 from nmt.checks import example, trial
 from nmt.checks.example import Sentences, full_pass
-from nmt.checks.parity import BOUNDS, ONLY_REDUCED
-from nmt.checks.trial import SHIFT, relative_difference, require
+from nmt.checks.parity import BOUNDS
+from nmt.checks.trial import ROUNDING, relative_difference, require, shift
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.passes import whole, with_positions
-from nmt.encodings.positions import Index, Scaled
-from nmt.model.transformer import PAD, Transformer
+from nmt.encodings.positions import Index
+from nmt.model.transformer import Transformer
 
 FAR_APART = 257  # bfloat16 has no odd numbers from 257 on
 FAR = 2**15 + 4  # float16 and bfloat16 round this and the next eleven numbers to 2**15
 REDUCED = BOUNDS["bfloat16"]  # how far logits may be from those of float32
-ROUNDING = 1e-5  # of float32, as a share of the largest number
 VISIBLE = 1e-4  # what matters changes more than this
 BLURRED = 0.01  # rounded distances change more than this; those of FIRE far away, 0.003
 LONG = 200  # tokens
 FACTORS = (2, 8, 32, 128, 512, 2048)  # of positions: a window shows where tokens leave it
 NOISE = 0.3  # dropout, so that layers draw random numbers
-DRAWS = 5  # of random positions
 
 
 @dataclass(frozen=True)
 class RowSteps(Positions):
-    """The token's place times the number of its row, counted from 1."""
+    """The token's index times the number of its row, counted from 1."""
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
         steps = context.draw(lambda rows: torch.arange(1, rows + 1, device=index.device))
@@ -61,46 +58,34 @@ def check_training_step(model: Transformer) -> str:
 
 
 def check_later_tokens_and_padding(model: Transformer) -> str:
-    """They change nothing, nor does a common shift of positions where an entry is `relative`."""
+    """They change nothing of what comes before them."""
     trial.check_invariances(model, example.text(model))
     return "change nothing"
 
 
 def check_common_shift_of_positions(model: Transformer) -> float | str:
-    """It changes nothing if and only if all entries say `relative`."""
+    """It changes nothing if and only if the entry says `relative`, unless there are several."""
     if (moved := shift(model)) is None:
         return "not tried: distances are those of a tree or graph"
-    relative = all(site.relative for site in model.sites.values())
-    claim = "true is claimed" if relative else "false is claimed (the default)"
-    fault = f"`relative`: {claim}, but a shift shows a difference of {moved:.2g}"
-    require((moved < ROUNDING) == relative, fault)
+    trial.check_relative(model, moved)
+    require(
+        moved >= ROUNDING or trial.claims_relative(model) is not False,
+        f"`relative` is False (the default), but a common shift of all positions changes logits by "
+        f"{moved:.2g} only; set it to True",
+    )
     return moved
-
-
-def shift(model: Transformer) -> float | None:
-    """How much a common shift of all positions changes; None where only distances exist."""
-    before = [e.positions for e in model.entries]
-    if any(positions.distances_only for positions in before):
-        return None
-    for e in model.entries:
-        e.positions = Scaled(e.positions, 1, SHIFT)
-    text = example.text(model)  # as many tokens as tables hold behind the shift
-    after = full_pass(model, text)
-    for e, positions in zip(model.entries, before, strict=True):
-        e.positions = positions
-    return relative_difference(full_pass(model, text), after)
 
 
 def check_order_in_the_encoder(model: Transformer, matters: bool | None = True) -> float:
     """Reordered tokens get other states, or merely reordered ones if order does not matter."""
     counted = [e for e in model.entries if e.positions.consecutive]
     for factor in (1, *FACTORS):
-        _place(counted, Index(step=factor))
+        _set_positions(counted, Index(step=factor))
         moved = reordering(model)
         if not matters or moved >= ROUNDING:
             break
-    claim = "has no effect" if matters else "has one, though it was said not to matter"
-    fault = f"the order of tokens {claim}: largest difference {moved:.2g}"
+    effect = "changes nothing" if matters else "matters, though order_matters=False"
+    fault = f"the order of tokens {effect}: largest difference {moved:.2g}"
     require(matters is None or matters == (moved >= ROUNDING), fault)
     return moved
 
@@ -122,7 +107,7 @@ def check_order_in_the_decoder(model: Transformer) -> float:
     target[:, -3:-1] = target[:, -3:-1].flip(1)
     turned = text._replace(target=target)
     moved = relative_difference(*(full_pass(model, t)[:, -1] for t in (text, turned)))
-    require(moved >= VISIBLE, f"two tokens that change places show {moved:.2g}")
+    require(moved >= VISIBLE, f"two exchanged tokens change the logits after them by {moved:.2g}")
     return moved
 
 
@@ -132,10 +117,10 @@ def check_kind_of_positions(model: Transformer) -> float:
     real = kinds == {"real"}
     moved = between = 0.0  # how much positions show that are farther apart, and real ones
     for factor in FACTORS:
-        _place(model.entries, Index(step=factor))
+        _set_positions(model.entries, Index(step=factor))
         text = example.text(model)  # as many tokens as tables hold so far apart
         apart = full_pass(model, text)
-        _place(model.entries, Index())
+        _set_positions(model.entries, Index())
         before = full_pass(model, text)
         moved = max(moved, relative_difference(before, apart))
         if real:
@@ -145,76 +130,59 @@ def check_kind_of_positions(model: Transformer) -> float:
                 between = max(between, relative_difference(before, scaled))
         if moved > ROUNDING and (between > ROUNDING or not real):
             break
-    fault = f"position_type {' and '.join(sorted(kinds))}, but positions "
+    declared = f"position_type is {' and '.join(map(repr, sorted(kinds)))}"
     read = bool(kinds - {"none"})
-    require((moved > ROUNDING) == read, f"{fault}times {factor} show {moved:.2g}")
-    require(between > ROUNDING or not real, f"{fault}between integers are not read")
+    require(
+        moved > ROUNDING or not read,
+        f"{declared}, but positions times {factor} change logits by {moved:.2g} only; compute from "
+        "context.queries, context.keys or context.delta and not from torch.arange, or set it to "
+        "'none'",
+    )
+    require(
+        moved <= ROUNDING or read,
+        f"{declared}, but positions times {factor} change logits by {moved:.2g}; set it to 'real', "
+        "or to 'integer' if positions index a table",
+    )
+    require(
+        between > ROUNDING or not real,
+        f"{declared}, but positions between whole numbers change nothing; set it to 'integer'",
+    )
     return moved
-
-
-def check_positions_as_declared(model: Transformer) -> str:
-    """They are whole, ascending, adjacent and in range where their class says so."""
-    source, target, columns = example.text(model)
-    for e in (e for e in model.entries if not e.positions.distances_only):
-        p, ids = e.positions, target if e.dims.site == "decoder" else source
-        seen: list[Tensor] = []  # [rows | 1, length] each
-        for training in (True,) * DRAWS + (False,) * 2:
-            context = whole(
-                e.dims.site, ids.shape[1], rows=len(ids), lengths=(ids != PAD).sum(1), tokens=ids,
-                columns=columns, training=training,
-            )  # fmt: skip
-            seen.append(with_positions(context, p).queries)
-            for rule, kept in _rules(e, seen, context).items():
-                where, at = trial.name_of(e, type(p).__name__), seen[-1][0].tolist()
-                require(kept, f"{where} does not keep to its `{rule}`: {at}")
-    return "whole, sorted and in range as declared"
-
-
-def _rules(e: Encoding, seen: Sequence[Tensor], context: Context) -> dict[str, bool]:
-    """What an entry's positions say of themselves, and whether the last ones are so."""
-    assert context.tokens is not None
-    p, at, n, training = e.positions, seen[-1], seen[-1].shape[1], context.training
-    steps = at.diff(dim=1).expand(context.rows, -1)[context.tokens[:, 1:] != PAD]
-    held = p.position_range(n, training) if p.integer else None
-    apart = p.max_distance(n, training) if p.integer else None
-    drawn = len(seen) == DRAWS + 2 and not torch.equal(at, seen[-2])  # in evaluation
-    descends = p.ascending and e.dims.site == "decoder" and bool((steps < 0).any())
-    return {
-        "integer": not p.integer or not at.is_floating_point(),
-        "position_range": held is None or (int(at.min()) in held and int(at.max()) in held),
-        "max_distance": apart is None or int((at.amax(1) - at.amin(1)).max()) <= apart,
-        "ascending": not descends,
-        "consecutive": not p.consecutive or bool((steps == 1).all()),
-        "training": not drawn,
-    }
 
 
 def check_rows_with_positions_of_their_own(model: Transformer) -> float:
     """Each row equals a pass over it alone."""
-    _place(model.entries, RowSteps())
+    _set_positions(model.entries, RowSteps())
     text = example.text(model)
     together, moved = full_pass(model, text), 0.0
     for row, logits in enumerate(together):
-        _place(model.entries, Index(step=row + 1))
+        _set_positions(model.entries, Index(step=row + 1))
         alone = full_pass(model, text.single(row))[0]
         moved = max(moved, relative_difference(logits, alone))
-    require(moved <= ROUNDING, f"rows differ from passes over one row by {moved:.2g}")
+    require(
+        moved <= ROUNDING,
+        f"rows with different positions differ from passes over one row by {moved:.2g}; read the "
+        "positions of each row: context.queries is [batch | 1, query]",
+    )
     return moved
 
 
 def check_far_positions(model: Transformer) -> float:
-    """They are told apart as near ones, and bfloat16 gives what float32 gives."""
+    """They are distinguished as near ones are, and bfloat16 gives what float32 gives."""
     endless = [e for e in model.entries if e.num_positions is None]
-    _place(model.entries, Index(step=FAR_APART))
+    _set_positions(model.entries, Index(step=FAR_APART))
     moved = [_loss_by_rounding(model, example.text(model))]
-    _place(model.entries, Index())
+    _set_positions(model.entries, Index())
     text, logits = example.text(model), []
     for start in (0, 1, FAR, FAR + 1):
-        _place(endless, Index(start))
+        _set_positions(endless, Index(start))
         logits.append(full_pass(model, text))
         moved.append(_loss_by_rounding(model, text))
-    fault = f"bfloat16 differs from float32 by {max(moved):.2g}; look at: {ONLY_REDUCED}"
-    require(max(moved) <= REDUCED, fault)
+    require(
+        max(moved) <= REDUCED,
+        f"bfloat16 differs from float32 by {max(moved):.2g}; compute positions, angles and long "
+        "sums by at_least_float32",
+    )
     near, far = relative_difference(*logits[:2]), relative_difference(*logits[2:])
     changed = relative_difference(logits[0], logits[2])
     fault = f"{FAR} and {FAR + 1} differ by {far:.2g}, but 0 and 1 by {near:.2g}"
@@ -287,7 +255,7 @@ def _gradients(model: Transformer, recompute: bool, kind: torch.dtype) -> dict[s
     return gradients | {"the loss": loss.detach(), "randomness": torch.random.get_rng_state()}
 
 
-def _place(entries: Iterable[Encoding], positions: Positions) -> None:
+def _set_positions(entries: Iterable[Encoding], positions: Positions) -> None:
     for e in entries:
         e.positions = positions
 

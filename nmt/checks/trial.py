@@ -4,16 +4,14 @@ Hooks do what is documented: torch broadcasts heads over rows in silence, so a h
 may train; and what a hook writes into its input, the residual path and later layers read.
 
 Later tokens and padding change nothing: an encoding that forgets `context.allowed` trains with a
-lower loss than any other, because its decoder sees the tokens that it is to predict. Where a pass
-differs, hooks are left out, the last one first: without the one at fault nothing differs any more.
+lower loss than any other, because its decoder sees the tokens that it is to predict.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,23 +19,24 @@ from torch import Tensor, nn
 
 from nmt.checks import example
 from nmt.checks.example import Sentences, full_pass
-from nmt.encodings.base import HOOKS, Encoding
+from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Scaled
 from nmt.model.transformer import PAD, Transformer
 
 # Largest difference, as a share of the largest number, that is a matter of rounding. Products of
 # other shapes sum in another order: of all encodings, fire differed most, by 6e-7.
-CLOSE = 2**-16
+ROUNDING = 1e-5
 PADDING = 2  # tokens that are added
 SHIFT = 5  # positions
-LATER = "lets earlier tokens see later ones"
-PADDED = "lets padding change the tokens before it"
-ADVICE = {
-    LATER: "a token may depend on no later one",
-    PADDED: "read context.allowed and context.lengths, not the shape of the batch",
-    "normalise": "give no weight where context.allowed is false",
-}
+LATER = (
+    "a later token changes what comes before it; let a token depend on no later one, and in "
+    "`normalise` give no weight where context.allowed is false"
+)
+PADDED = (
+    "padding changes the tokens before it; read context.allowed and context.lengths, not the "
+    "shape of the batch"
+)
 AXES = {
     "embed": ["batch, query, dim"],
     "layer": ["batch, query, dim"],
@@ -51,7 +50,7 @@ AXES = {
 
 
 class CheckError(ValueError):
-    """A check that a model fails: what deviates, with its place in the config."""
+    """A check that a model fails: the property, and by how much."""
 
 
 def require(holds: bool | Tensor, fault: str) -> None:
@@ -86,8 +85,8 @@ def step(model: Transformer, sentences: Sentences) -> None:
         require(finite, f"{name}: its gradient in a first step is not finite")
         require(
             p.grad is not None or not p.requires_grad or not must,
-            f"{name}: gets no gradient, so it would never learn; another entry may replace what it "
-            "adds to: leave one out",
+            f"{name}: gets no gradient, so it would never learn; use it in a hook, or remove it. "
+            "If another entry replaces what it is added to, leave one of the two out",
         )
 
 
@@ -113,7 +112,7 @@ def _require_registered(model: Transformer) -> None:
 
 @contextmanager
 def checking_hooks(encodings: Iterable[Encoding]) -> Iterator[None]:
-    """Within the block, a hook of these that breaks a rule raises CheckError, with its name.
+    """Within the block, a hook of these that breaks a rule raises CheckError.
 
     Shapes are those of AXES; `project` keeps the dtypes of the projections that it wraps, which
     caches have; and no tensor is written into but the scores that `scores` gets. For passes over
@@ -131,12 +130,10 @@ def checking_hooks(encodings: Iterable[Encoding]) -> Iterator[None]:
 
 def _call(e: Encoding, hook: str, method: Callable[..., Any], *arguments: Any) -> Any:
     context = next(a for a in arguments if isinstance(a, Context))
-    names = [*signature(getattr(Encoding, hook)).parameters][1:]
-    inputs = dict(zip(names, arguments, strict=True))
-    inputs |= {f"context.{n}": t for n, t in (vars(context) | context.columns).items()}
-    inputs |= {f"context.once({n!r})": t for n, t in context._memo.items()}
-    inputs.pop(names[0] if hook == "scores" else "", None)
-    versions = {n: t._version for n, t in inputs.items() if isinstance(t, Tensor)}
+    read_only = list(arguments[1:] if hook == "scores" else arguments)
+    for values in (vars(context), context.columns, context._memo):
+        read_only += values.values()
+    versions = [(t, t._version) for t in read_only if isinstance(t, Tensor)]
     plain: list[Tensor] = []  # projections, before `project` changes them
 
     def project(*inputs: Tensor) -> Any:
@@ -144,12 +141,12 @@ def _call(e: Encoding, hook: str, method: Callable[..., Any], *arguments: Any) -
         return tuple(plain)
 
     result = method(project, *arguments[1:]) if hook == "project" else method(*arguments)
-    fault = next((n for n, version in versions.items() if inputs[n]._version != version), None)
-    where = f"encoding.{e.name}: its `{hook}`"
-    require(fault is None, f"{where} writes into {fault} in the {e.dims.site}; work on a copy")
+    name = name_of(e, f"its `{hook}`")
+    unchanged = all(t._version == version for t, version in versions)
+    require(unchanged, f"{name} writes into a tensor that it is given; work on a copy")
     if hook != "bias" or result is not None:
         fault = _misfit(e, hook, result if hook == "project" else [result], plain, context)
-        require(fault is None, f"{where} {fault}")
+        require(fault is None, f"{name} {fault}")
     return result
 
 
@@ -168,38 +165,29 @@ def _misfit(
         fitting = [n if n == 1 and "| 1" in axes else size
                    for n, size in zip(returned or [], expected, strict=False)]  # fmt: skip
         if returned is None or len(returned) != len(expected) or returned != fitting:
-            return f"returns {returned} in the {e.dims.site}; expected [{axes}] = {expected}"
+            return f"returns {returned}; expected [{axes}] = {expected}"
     for part, projection in zip(results, plain, strict=False):
         if part is not None and part.dtype != projection.dtype:
             return f"returns {part.dtype} for projections in {projection.dtype}; convert it"
     return None
 
 
-class Change(NamedTuple):
-    """Two texts, the second no shorter: the same first tokens must get the same logits."""
-
-    violation: str  # a hook that lets them differ
-    before: Sentences
-    after: Sentences
-    target: int  # tokens that must not differ
-    training: bool = False
-
-
-def changes(model: Transformer, text: Sentences) -> list[Change]:
-    """The changes of a text that must not matter to a model; `text` has no padding in its target.
+def check_invariances(model: Transformer, text: Sentences) -> None:
+    """Raise CheckError where later tokens or padding change the logits of tokens before them.
 
     The last token of each target is another one; or it is missing, unless some encoding is to know
-    the length. Padding is added on both sides, as far as the encodings allow.
+    the length. Padding is added on both sides, as far as the encodings allow. `text` has no padding
+    in its target. Sets torch's global generator; leaves the model in eval mode.
     """
-    words, n, result = text.source.shape[1], text.target.shape[1], list[Change]()
+    words, n = text.source.shape[1], text.target.shape[1]
     if n > 1:
         last = text.target.clone()
         last[:, -1] = torch.where(last[:, -1] > 4, last[:, -1] - 1, last[:, -1] + 1)
         other = text._replace(target=last)
-        result.append(Change(LATER, other, text, n - 1, training=True))
+        _require_equal(model, text, other, n - 1, LATER, training=True)
         if not model.needs_lengths:
             other = text._replace(target=text.target[:, :-1])
-        result.append(Change(LATER, other, text, n - 1))
+        _require_equal(model, text, other, n - 1, LATER)
     source, target = example.within(model, words + PADDING, n + PADDING)
 
     def pad(rows: Tensor, length: int) -> Tensor:
@@ -208,34 +196,61 @@ def changes(model: Transformer, text: Sentences) -> list[Change]:
     # a column may have one number for each sentence
     longer = {k: pad(c, source) if c.shape[1] == words > 1 else c for k, c in text.columns.items()}
     padded = Sentences(pad(text.source, source), pad(text.target, target), longer)
-    return [*result, Change(PADDED, text, padded, n)]
+    _require_equal(model, text, padded, n, PADDED)
 
 
-def check_invariances(model: Transformer, text: Sentences) -> None:
-    """Raise CheckError, with entry and hook, where later tokens, padding or a shift matter.
+def _require_equal(
+    model: Transformer, one: Sentences, other: Sentences, n: int, fault: str, training: bool = False
+) -> None:
+    """Raise CheckError where two texts differ in the logits of their first n target tokens."""
 
-    `text` has no padding in its target. Sets torch's global generator, and the model's mode; a
-    model at fault lacks hooks afterwards.
+    def logits(text: Sentences) -> Tensor:
+        torch.default_generator.manual_seed(0)  # the same random numbers in each pass
+        return full_pass(model.train(training), text)[:, :n]
+
+    first = logits(one)
+    moved = relative_difference(first, logits(other))
+    # a pass that is no repetition of itself draws random numbers that are not torch's
+    if moved > ROUNDING and relative_difference(first, logits(one)) <= ROUNDING:
+        names = ",".join(dict.fromkeys(e.name for e in model.entries))
+        share = f"by {moved:.2g} of the largest logit{' in training' if training else ''}"
+        raise CheckError(f"encoding=[{names}]: {fault} (logits differ {share})")
+
+
+def shift(model: Transformer, per_sentence: Collection[str] | None = None) -> float | None:
+    """How much a common shift of all positions changes; None where only distances exist.
+
+    `per_sentence`: see `example.columns`.
     """
-    for change in changes(model, text):
-        again = change._replace(before=change.after)  # differs if random numbers are not torch's
-        if difference(model, change) > CLOSE and difference(model, again) <= CLOSE:
-            raise CheckError(_first_at_fault(model, change))
-    _check_shift(model, text)
+    before = [e.positions for e in model.entries]
+    if any(positions.distances_only for positions in before):
+        return None
+    for e in model.entries:
+        e.positions = Scaled(e.positions, 1, SHIFT)
+    # as many tokens as tables hold behind the shift
+    text = example.text(model, per_sentence=per_sentence)
+    after = full_pass(model, text)
+    for e, positions in zip(model.entries, before, strict=True):
+        e.positions = positions
+    return relative_difference(full_pass(model, text), after)
 
 
-def difference(model: Transformer, change: Change) -> float:
-    """The largest difference of two logits that must be equal, as a share of the largest one."""
-    texts = change.before, change.after
-    return relative_difference(
-        *(_logits(model, text, change.training)[:, : change.target] for text in texts)
+def check_relative(model: Transformer, moved: float) -> None:
+    """Raise CheckError where a model's only entry is `relative`, though a shift moves logits."""
+    require(
+        moved < ROUNDING or claims_relative(model) is not True,
+        "encoding: `relative` is True, but a common shift of all positions changes logits by "
+        f"{moved:.2g}; read distances alone (context.delta), or leave `relative` False",
     )
 
 
-def _logits(model: Transformer, text: Sentences, training: bool = False) -> Tensor:
-    """Logits [rows, target, vocab] of a pass that draws the same random numbers each time."""
-    torch.default_generator.manual_seed(0)
-    return full_pass(model.train(training), text)
+def claims_relative(model: Transformer) -> bool | None:
+    """Whether a model's only entry says `relative`.
+
+    None: there are several, which together may depend on absolute positions (see `site`).
+    """
+    alone = len({e.name for e in model.entries if e.hooks}) < 2
+    return all(e.relative for e in model.entries) if alone else None
 
 
 def relative_difference(a: Tensor, b: Tensor) -> float:
@@ -246,44 +261,3 @@ def relative_difference(a: Tensor, b: Tensor) -> float:
     most = float((a - b)[unequal].abs().max())
     largest = max(float(t.abs().nan_to_num(0, 0, 0).max()) for t in (a, b))
     return most / largest if most < math.inf else math.inf
-
-
-def _check_shift(model: Transformer, text: Sentences) -> None:
-    """Refuse an entry that says `relative`, though a common shift of its positions matters."""
-    before = _logits(model, text)
-    for site in model.sites.values():
-        # absolute positions, as shaw_absolute has, which may meet queries that others rotate
-        absolute = any({"project", "scores"} & {*e.hooks} for e in site if not e.relative)
-        for e in site if site.breaks_shift_invariance is None else ():
-            fixed = not e.relative or e.num_positions is not None or e.positions.distances_only
-            if fixed or (absolute and "project" in e.hooks):
-                continue
-            positions = e.positions
-            e.positions = Scaled(positions, 1, SHIFT)
-            moved = relative_difference(before, _logits(model, text))
-            e.positions = positions
-            require(
-                moved <= CLOSE,
-                f"encoding.{e.name}: says `relative`, but a common shift of all positions "
-                "changes what it does; read distances alone (context.delta), or leave "
-                "`relative` false",
-            )
-
-
-def _first_at_fault(model: Transformer, change: Change) -> str:
-    """The hook without which, and without all that come after it, nothing differs."""
-    order = [(e, hook) for e in model.entries for hook in HOOKS if hook in e.hooks]
-    for e, hook in reversed(order):
-        fitting = e.hooks
-        vars(e)["hooks"] = tuple(h for h in fitting if h != hook)
-        try:
-            same = difference(model, change) <= CLOSE
-        except Exception:  # the rest does not fit together, as without complex embeddings
-            vars(e)["hooks"] = fitting
-            continue
-        if same:
-            advice = ADVICE[hook if hook in ADVICE else change.violation]
-            place = f"encoding.{e.name}: its `{hook}` ({e.dims.site})"
-            return f"{place} {change.violation}; {advice}"
-    names = ",".join(dict.fromkeys(e.name for e in model.entries))
-    return f"encoding=[{names}]: one of these {change.violation}; {ADVICE[change.violation]}"

@@ -15,9 +15,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from nmt.encodings.context import INDICES, Positions
 from nmt.encodings.context import Context as Context
-from nmt.encodings.context import Positions
-from nmt.encodings.positions import START
 
 HOOKS = ("embed", "layer", "project", "scores", "bias", "normalise", "outputs", "readout")
 
@@ -34,7 +33,7 @@ class Dims:
     dim: int  # of the model
     head_dim: int
     vocab: int = 0  # word types of the side, for encodings that learn something per word
-    positions: Positions = START
+    positions: Positions = INDICES
     served_layers: tuple[int, ...] | None = None  # as the model counts, from 0; None: all
 
     @property
@@ -68,9 +67,6 @@ class Encoding(nn.Module):
     scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
     projects_keys: bool = True  # False: keys are slices of the input, without a projection
     changes_width: bool = False  # `project` makes queries and keys of another width
-    # Components of queries and keys that `project` rotates together, by position unless its type
-    # is "none". Only products of the two then know the distance alone.
-    rotation_planes: frozenset[frozenset[int]] = frozenset()
     reads_queries_or_keys: bool = True  # False: `scores` reads only their products
     reads_probabilities: bool = True  # False: `outputs` works with p=None
     streams: int = 1  # adjacent rows of the stack for each sentence, alike before `embed`

@@ -81,14 +81,14 @@ class KeyCache(Protocol):
 
 
 class Extent(NamedTuple):
-    """The lengths of queries and keys, where they are known without reading tensors from a GPU."""
+    """How many tokens there are, known without reading tensors from a GPU."""
 
-    queries: int  # tokens to the last query
-    keys: int  # tokens to the last key
-    beams: int = 1  # queries with the same position, as the hypotheses of one source
+    queries: int  # tokens up to the last query
+    keys: int  # tokens up to the last key
+    beams: int = 1  # queries with the same position: the hypotheses of one source
 
 
-INDICES = Positions()  # the position of each token is its index
+INDICES = Positions()  # counted from 0
 
 
 @dataclass(eq=False)
@@ -107,17 +107,21 @@ class Context:
     rows: int = 1  # batch
     streams: int = 1  # adjacent rows of one sentence; see `draw`
     allowed: Tensor | None = None  # [batch | 1, 1, query, key], true where one may look; None: all
-    lengths: Tensor | None = None  # [batch] tokens, eos included; in a decoder the desired ones
+    # [batch] tokens, eos included: of the source in the encoder, else of the output; while decoding
+    # the desired ones, or None where none are desired
+    lengths: Tensor | None = None
     tokens: Tensor | None = None  # [batch, query] ids, where they are known
     columns: dict[str, Tensor] = field(default_factory=dict)  # [batch, source | 1] each
-    state: dict[str, Tensor] | None = None  # [row, ...] of hypotheses; None: not decoding
+    # [hypothesis, ...] what later steps need; None: not decoding. Self- and cross-attention share
+    # it, so names in it tell entry and site
+    state: dict[str, Tensor] | None = None
     training: bool = False
     positions: Positions = None  # type: ignore[assignment]  # None becomes INDICES
-    # for the model, and what it spares a GPU (see passes.py)
+    # what the model needs, and few encodings:
     extent: Extent | None = None
     causal: bool = False  # allowed forbids a query the keys after it, and nothing else
     key_caches: Sequence[KeyCache] | None = None  # by layer; None: not decoding, all keys are new
-    _indices: tuple[Tensor, Tensor] | None = None  # of queries and keys that have positions
+    _indices: tuple[Tensor, Tensor] | None = None  # of queries and keys, if positions are others
     _memo: dict[Hashable, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -148,11 +152,11 @@ class Context:
         return self.columns[name]
 
     def remember(self, name: str, layer: int, new: Tensor) -> Tensor:
-        """Keep what was computed of new keys [batch, any, new, width] for as long as the keys.
+        """Cache values computed from new keys [batch, any, new, width], for as long as the keys.
 
-        Returns that of all keys [batch, any, key, width], which `recall` gives once more in this
-        pass. Each site and layer has its own; an encoding uses its own name. Raises ValueError for
-        another number of axes.
+        Returns the values of all keys [batch, any, key, width]; `recall` returns them again in this
+        pass. Sites and layers do not share names; an encoding uses `self.name`. Raises ValueError
+        for another number of axes.
         """
         if new.dim() != 4:
             raise ValueError(
@@ -163,11 +167,11 @@ class Context:
         return every
 
     def recall(self, name: str, layer: int) -> Tensor:
-        """The result of `remember` in this pass; raises ValueError where it was not called."""
+        """The result of `remember` in this pass; raises ValueError if it was not called."""
         if ("remembered", name, layer) not in self._memo:
             raise ValueError(
-                f"recall({name!r}, layer={layer}): nothing is remembered under this name in this "
-                "pass; call context.remember in `project`, which comes first, at every step"
+                f"recall({name!r}, layer={layer}): nothing was remembered under this name in this "
+                "pass; call context.remember in `project`, which runs before the other hooks"
             )
         return cast(Tensor, self._memo["remembered", name, layer])
 
@@ -189,9 +193,9 @@ class Context:
         return before.transpose(1, 2).flatten(2, 3)
 
     def once(self, name: Hashable, make: Callable[[], Any]) -> Any:
-        """Compute what is equal in every layer only once per pass.
+        """Compute what all layers share only once per pass.
 
-        All entries and layers of the site share the names: `("mine", id(self))` is one entry's.
+        All entries of the site share the names, so one entry uses `("mine", id(self))`.
         """
         if name not in self._memo:
             self._memo[name] = make()
@@ -208,8 +212,8 @@ class Context:
     def bounds(self, which: str) -> tuple[int, int]:
         """The least and the greatest position that "queries" or "keys" may have.
 
-        Where the extent is known, nothing is read from a GPU, which would have to finish first;
-        for positions that are drawn, the bounds are those of the whole range.
+        With an extent, nothing is read from a GPU, which would have to finish first; of positions
+        that are drawn, these are the bounds of the whole range.
         """
         if self.extent is not None:
             end = self.extent.keys if which == "keys" else self.extent.queries
@@ -219,7 +223,7 @@ class Context:
         return (int(at.min()), int(at.max())) if at.numel() else (0, 0)
 
     def max_distance(self) -> int:
-        """The greatest distance between a query and a key, known as in `bounds`."""
+        """The greatest distance that a query and a key may have; see `bounds`."""
         if self.extent is not None:
             tokens = max(self.extent.queries, self.extent.keys)
             if (distance := self.positions.max_distance(tokens, self.training)) is not None:

@@ -13,10 +13,14 @@ def least(limits: Iterable[int | None]) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def column_ranges(e: Encoding) -> dict[str, range]:
+def column_ranges(encoding: Encoding) -> dict[str, range]:
     """The integers that columns may hold for an encoding, where not any will do."""
-    of_table = {} if e.num_positions is None else e.positions.column_ranges(e.num_positions)
-    return of_table | dict(e.column_ranges)
+    of_table = (
+        {}
+        if encoding.num_positions is None
+        else encoding.positions.column_ranges(encoding.num_positions)
+    )
+    return of_table | dict(encoding.column_ranges)
 
 
 def common_ranges(several: Iterable[Mapping[str, range]]) -> dict[str, range]:
@@ -29,42 +33,45 @@ def common_ranges(several: Iterable[Mapping[str, range]]) -> dict[str, range]:
     return common
 
 
-def max_length(e: Encoding, training: bool) -> int | None:
+def max_length(encoding: Encoding, training: bool) -> int | None:
     """The longest sequence that an encoding can represent, in training or otherwise; None: any.
 
     0 where not even one token has a position that it can.
     """
-    limit = e.positions.max_length(training)
+    limit = encoding.positions.max_length(training)
     most = ENDLESS if limit is None else limit
-    if _excess(e, most, training) is None:
+    if _excess(encoding, most, training) is None:
         return limit
     lengths = range(1, most + 1)  # of which a longer one reaches no less far
-    return bisect_left(lengths, True, key=lambda n: _excess(e, n, training) is not None)
+    return bisect_left(lengths, True, key=lambda n: _excess(encoding, n, training) is not None)
 
 
-def why_too_short(e: Encoding, length: int) -> str | None:
+def why_too_short(encoding: Encoding, length: int) -> str | None:
     """Why not all sequences of `length` tokens can be encoded, and what would help, or None."""
     for training in (True, False):
         when = "training" if training else "evaluation"
-        limit = e.positions.max_length(training)
+        limit = encoding.positions.max_length(training)
         if limit is not None and limit < length:
             return f"there are no positions for {length} tokens in {when}; give other ones by at="
-        if (excess := _excess(e, length, training)) is not None:
+        if (excess := _excess(encoding, length, training)) is not None:
             why, size = excess
-            remedy = f"{e.sized_by}={size}" if size else "other positions by at="
+            remedy = f"{encoding.sized_by}={size}" if size else "other positions by at="
             return f"{why} in {when}; give {remedy}"
     return None
 
 
-def _excess(e: Encoding, length: int, training: bool) -> tuple[str, int] | None:
+def _excess(encoding: Encoding, length: int, training: bool) -> tuple[str, int] | None:
     """Which of `length` tokens are beyond the encoding's table, and the size that holds them.
 
     The size is that of positions, or one more than the greatest distance; 0: none helps. None: the
     table holds all.
     """
-    count, farthest = e.num_positions, e.longest_distance
+    count, farthest = encoding.num_positions, encoding.longest_distance
     tokens = "the first token" if length == 1 else f"{length} tokens"
-    if count is not None and (reached := e.positions.position_range(length, training)) is not None:
+    if (
+        count is not None
+        and (reached := encoding.positions.position_range(length, training)) is not None
+    ):
         if reached.start < 0:
             return (f"{tokens} may get position {reached.start}, below 0", 0)
         if reached.stop > count:
@@ -72,7 +79,7 @@ def _excess(e: Encoding, length: int, training: bool) -> tuple[str, int] | None:
             return (why, reached.stop)
     if (
         farthest is not None
-        and (distance := e.positions.max_distance(length, training)) is not None
+        and (distance := encoding.positions.max_distance(length, training)) is not None
     ):
         tokens = "two tokens" if length == 1 else tokens
         if distance > farthest:

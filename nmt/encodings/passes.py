@@ -14,29 +14,31 @@ def whole(
     queries: int,
     keys: int | None = None,
     device: torch.device | None = None,
-    **known: Any,
+    **fields: Any,
 ) -> Context:
-    """A pass over all tokens of a text at once; with `keys`, attention to so many of another.
+    """A pass over all tokens of a text, which attend to each other or to `keys` tokens of another.
 
-    `known`: other fields of the Context.
+    `fields`: further fields of the Context.
     """
     at = torch.arange(queries, device=device)[None]
     all_keys = at if keys is None else torch.arange(keys, device=device)[None]
-    return Context(site, at, all_keys, all_keys, extent=Extent(queries, all_keys.shape[1]), **known)
+    return Context(
+        site, at, all_keys, all_keys, extent=Extent(queries, all_keys.shape[1]), **fields
+    )
 
 
-def step(site: str, before: int, new: int, device: torch.device, **known: Any) -> Context:
-    """A step of decoding: `new` tokens after those that are cached, and attend to all of them."""
+def step(site: str, before: int, new: int, device: torch.device, **fields: Any) -> Context:
+    """A step of decoding: `new` tokens attend to all tokens; those before them are cached."""
     keys = torch.arange(before + new, device=device)[None]
     queries = keys[:, before:]
     extent = Extent(before + new, before + new)
-    return Context(site, queries, keys, queries, extent=extent, **known)
+    return Context(site, queries, keys, queries, extent=extent, **fields)
 
 
-def cross_step(decoder: Context, source: int, beams: int, cached: bool, **known: Any) -> Context:
-    """A step of cross-attention, from the new tokens of a decoder to a source of so many.
+def cross_step(decoder: Context, source: int, beams: int, cached: bool, **fields: Any) -> Context:
+    """A step of cross-attention: the new tokens of a decoder attend to `source` tokens.
 
-    Hypotheses of one source, `beams` of them, are queries of one row; `cached`: its keys are.
+    The `beams` hypotheses of one source are queries of one row. `cached`: its keys are cached.
     """
     keys = torch.arange(source, device=decoder.queries.device)[None]
     return Context(
@@ -45,17 +47,17 @@ def cross_step(decoder: Context, source: int, beams: int, cached: bool, **known:
         keys=keys,
         new_keys=keys[:, :0] if cached else keys,
         extent=Extent(decoder.keys.shape[1], source, beams),
-        **known,
+        **fields,
     )
 
 
 def with_positions(context: Context, positions: Positions) -> Context:
-    """The same pass with positions in place of token indices; one object per assignment."""
+    """The same pass with positions instead of token indices; entries with equal ones share it."""
 
     def assign() -> Context:
         def at(index: Tensor, *assigned: tuple[Tensor, Tensor]) -> Tensor:
-            # equal tensors stay one object, and get one random draw; found by `is`, because a graph
-            # of torch.compile cannot hold id() of a tensor in torch 2.11
+            # one tensor stays one object, and gets one random draw; compared by `is`, because a
+            # graph of torch.compile cannot hold id() of a tensor in torch 2.11
             for other, result in assigned:
                 if other is index:
                     return result
@@ -78,16 +80,11 @@ def with_positions(context: Context, positions: Positions) -> Context:
 
 
 def copy_pass(context: Context) -> Context:
-    """A copy of a pass at this moment: values computed later are in one of the two only.
-
-    For gradient checkpointing: see `nmt.model.layers`.
-    """
+    """A copy for gradient checkpointing: values computed later are in one of the two only."""
     memo = {k: copy_pass(v) if isinstance(v, Context) else v for k, v in context._memo.items()}
     return replace(context, _memo=memo)
 
 
 def list_computed(context: Context) -> set[str]:
-    """Names of everything computed for a pass so far: "delta" (distances), "remembered", ..."""
-    names = {str(name[0] if isinstance(name, tuple) else name) for name in context._memo}
-    inner = [value for value in context._memo.values() if isinstance(value, Context)]
-    return names.union(*map(list_computed, inner))
+    """Names of what was computed for a pass so far: "delta" (distances), "remembered", ..."""
+    return {str(name[0] if isinstance(name, tuple) else name) for name in context._memo}

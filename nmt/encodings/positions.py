@@ -33,7 +33,7 @@ SEED = 2023  # of the one sample that all evaluations share
 
 @dataclass(frozen=True)
 class Index(Positions):
-    """The token's place in its sentence: start, start + step, start + 2 step, ..."""
+    """The token's index in its sentence, counted as start, start + step, start + 2 step, ..."""
 
     start: int = 0
     step: int = 1
@@ -56,9 +56,6 @@ class Index(Positions):
     def position_range(self, length: int, training: bool) -> range:
         first, last = sorted((self.start, self.start + (length - 1) * self.step))
         return range(first, last + 1)
-
-
-START = Index()  # positions are counted from 0
 
 
 @dataclass(frozen=True)
@@ -223,10 +220,10 @@ class PoSE(Positions):
 
         def draw(below: Tensor, count: int) -> Tensor:
             """Uniform integers [rows, count] of 0 .. below - 1 for below [rows]; 0 for none."""
-            share = context.draw(
+            fractions = context.draw(
                 lambda rows: torch.rand(rows, count, dtype=torch.float64, device=below.device)
             )
-            return (share * below[:, None]).long()
+            return (fractions * below[:, None]).long()
 
         borders = 1 + draw(n - 1, self.chunks - 1).sort(-1).values  # [rows, border]
         left, positions = self.longest - n, index.expand(context.rows, -1)
@@ -272,7 +269,7 @@ def draw_lengths(context: Context, noise: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Scaled(Positions):
-    """Other positions times a factor, plus a shift; in all else as these."""
+    """The positions of `inner`, times a factor, plus a shift."""
 
     inner: Positions
     factor: float
@@ -304,5 +301,5 @@ def check_ascending(positions: Positions, site: str) -> None:
     if site == "decoder" and not positions.ascending:
         raise ValueError(
             "positions that count down: they put a decoder's past ahead of it, where this encoding "
-            "tells no distances; choose ascending ones, or where=encoder"
+            "knows no distances; choose ascending ones, or where=encoder"
         )

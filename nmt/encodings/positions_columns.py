@@ -1,13 +1,12 @@
-"""Positions read from columns parallel to the source: any integer, places, tree depth, distances.
+"""Positions read from columns parallel to the source, so in the encoder only.
 
-They know the tokens of the encoder only. The last two give distances between pairs of tokens and
-no position of a single one, so they serve only encodings that ask for nothing but distances.
+Tree and Graph give distances between pairs of tokens and no position of a single one, so they serve
+only encodings that need nothing but distances.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -15,12 +14,12 @@ from nmt.config.check import PositiveInt
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.trees.trees import depths, graph_distances, tree_distances
 
-Heads = Literal["heads"]  # of no other column does a model get pieces in the place of words
+Heads = Literal["heads"]  # the only column whose words become pieces when a model reads it
 
 
 @dataclass(frozen=True)
 class ColumnPositions(Positions):
-    """The integer of each token in a column, such as its place in the translation."""
+    """The integer of each token in a column, such as its position in the translation."""
 
     name: str = ""
     sites: ClassVar[tuple[str, ...]] = ("encoder",)
@@ -34,7 +33,7 @@ class ColumnPositions(Positions):
         return frozenset({self.name})
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
-        """The column's own integers [batch, length]; ValueError if sentences have one each."""
+        """The integers of the column [batch, length]; ValueError if sentences have one each."""
         return per_token(self.name, index, context)
 
     def position_range(self, length: int, training: bool) -> None:
@@ -48,8 +47,8 @@ class ColumnPositions(Positions):
 class Segment(Positions):
     """The position of a token is its index in its segment; a column numbers the segments.
 
-    A segment ends where the number changes. With the numbers themselves for a second encoding,
-    this makes the two levels of He et al. (2024), BiPE: a vector for the place in the segment, and
+    A segment ends where the number changes. With the numbers themselves for a second encoding, this
+    makes the two levels of He et al. (2024), BiPE: a vector for the position in the segment, and
     RoPE or ALiBi for the distance of two segments (zhenyuhe00/BiPE; there a full stop or a new line
     ends a segment).
     """
@@ -64,8 +63,7 @@ class Segment(Positions):
     def assign(self, index: Tensor, context: Context) -> Tensor:
         numbers = per_token(self.name, index, context)
         begins = F.pad(numbers[:, 1:] != numbers[:, :-1], (1, 0))  # but the first, at 0
-        places = torch.arange(numbers.shape[1], device=numbers.device)
-        return places - (places * begins).cummax(-1).values
+        return index - (index * begins).cummax(-1).values
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from nmt.config import check
 from nmt.encodings import positions, positions_columns
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
-from nmt.encodings.positions import START
 from nmt.encodings.site import check_layers, restrict
 from nmt.errors import PLUGIN_ERRORS, UserError, where_raised
 
@@ -48,12 +47,12 @@ def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
         try:
             use = options.get("use", name)  # a name, or a class
             cls = use if isinstance(use, type) else find(str(use))
-            if dims.site in _sites(options.get("where", ["encoder", "decoder"])):
+            if dims.site in _read_sites(options.get("where", ["encoder", "decoder"])):
                 encodings.append(_make(name, cls, options, dims))
-        except UserError as e:  # of a value, which it names
-            raise ValueError(str(e)) from None
-        except ValueError as e:
-            raise ValueError(f"encoding.{name}: {e}") from None
+        except UserError as error:  # of a value, which it names
+            raise ValueError(str(error)) from None
+        except ValueError as error:
+            raise ValueError(f"encoding.{name}: {error}") from None
     return encodings
 
 
@@ -64,16 +63,15 @@ def find(name: str) -> type[Encoding]:
     whose plug-in cannot be loaded.
     """
     classes = _classes(name)
-    if (cls := _plug_in(ENCODING_PLUG_INS, Encoding, name, bool(classes))) is not None:
-        return cls
-    if not classes:
-        raise ValueError(f"no encoding is called {name!r}{check.suggest(name, names())}")
     if len(classes) > 1:
         several = ", ".join(c.__name__ for c in classes)
         raise ValueError(
             f"{_modules()[name]} has several classes of encodings: {several}; give each a file"
         )
-    return classes[0]
+    cls: type[Encoding] | None = _built_in_or_plug_in(ENCODING_PLUG_INS, Encoding, name, *classes)
+    if cls is None:
+        raise ValueError(f"no encoding is called {name!r}{check.suggest(name, names())}")
+    return cls
 
 
 def names() -> list[str]:
@@ -86,8 +84,10 @@ def position_class(name: str) -> type[Positions]:
 
     Raises ValueError as `find` does.
     """
-    built_in = POSITIONS.get(name)
-    cls = _plug_in(POSITION_PLUG_INS, Positions, name, built_in is not None) or built_in
+    built_in = [POSITIONS[name]] if name in POSITIONS else []
+    cls: type[Positions] | None = _built_in_or_plug_in(
+        POSITION_PLUG_INS, Positions, name, *built_in
+    )
     if cls is None:
         near = check.suggest(name, [*POSITIONS, *_installed(POSITION_PLUG_INS).names])
         raise ValueError(f"no positions are called {name!r}{near}")
@@ -105,17 +105,17 @@ def _make(name: str, cls: type[Encoding], options: dict[str, Any], dims: Dims) -
     if taken := options_of(cls).keys() & {*COMMON}:
         raise ValueError(f"its option {min(taken)!r} has the name of a key that every entry has")
     constructor_options = {k: v for k, v in options.items() if k not in COMMON}
-    arguments = _checked(cls, constructor_options, f"encoding.{name}")
-    at, chosen = _positions(options.get("at", "index"), f"encoding.{name}.at")
-    _check_positions(cls, at, chosen, dims.site)
+    arguments = _check_options(cls, constructor_options, f"encoding.{name}")
+    at, chosen = _make_positions(options.get("at", "index"), f"encoding.{name}.at")
     served = restrict(dims, options.get("layers"))
     encoding = cls(replace(served, positions=chosen), **arguments)
+    _check_positions(encoding, at)
     check_layers(encoding)
     encoding.name = name
     return encoding
 
 
-def _sites(where: Any) -> list[str]:
+def _read_sites(where: Any) -> list[str]:
     sites = [where] if isinstance(where, str) else where
     if not isinstance(sites, Sequence):
         raise ValueError(f"where={where}: choose some of {', '.join(SITES)}, as in where=[encoder]")
@@ -124,18 +124,18 @@ def _sites(where: Any) -> list[str]:
     return list(sites)
 
 
-def _checked(
-    cls: type[Encoding] | type[Positions], options: dict[str, Any], where: str
+def _check_options(
+    cls: type[Encoding] | type[Positions], options: dict[str, Any], entry: str
 ) -> dict[str, Any]:
     """The options as `check.arguments` returns them; ValueError for one without a type."""
     typed = options_of(cls).keys() | {"dims"}
     for name in inspect.signature(cls).parameters.keys() & options.keys() - typed:
         raise ValueError(f"{name}: has no type in __init__; write {name}: float, or int, bool, str")
     also = COMMON if issubclass(cls, Encoding) else ()
-    return check.arguments(cls, options, where, ("dims",), also)
+    return check.arguments(cls, options, entry, ("dims",), also)
 
 
-def _positions(at: Any, where: str) -> tuple[str, Positions]:
+def _make_positions(at: Any, entry: str) -> tuple[str, Positions]:
     """The name of positions in `at`, and the positions with their options."""
     chosen = at if isinstance(at, dict) else {at: {}} if isinstance(at, str) else {}
     name, options = next(iter(chosen.items()), (None, None))
@@ -146,18 +146,19 @@ def _positions(at: Any, where: str) -> tuple[str, Positions]:
         cls = position_class(name)
     except ValueError as e:
         raise ValueError(f"at={name}: {e}") from None
-    return name, cls(**_checked(cls, options, f"{where}.{name}"))
+    return name, cls(**_check_options(cls, options, f"{entry}.{name}"))
 
 
-def _check_positions(cls: type[Encoding], name: str, chosen: Positions, site: str) -> None:
+def _check_positions(encoding: Encoding, name: str) -> None:
     """Refuse positions of that name which the encoding cannot read, or the site does not have."""
-    if cls.position_type == "none" and chosen != START:
+    chosen, site = encoding.positions, encoding.dims.site
+    if encoding.position_type == "none" and chosen != positions.Index():
         raise ValueError(f"at={name}: this encoding never looks at positions")
-    if cls.position_type == "integer" and not chosen.integer:
+    if encoding.position_type == "integer" and not chosen.integer:
         raise ValueError(f"at={name}: this encoding indexes a table and needs whole positions")
-    if chosen.distances_only and not cls.distances_only:
+    if chosen.distances_only and not encoding.distances_only:
         raise ValueError(f"at={name}: this encoding needs a position for every single token")
-    if site == "cross" and {*cls.hooks} <= {"embed", "layer", "readout"}:
+    if site == "cross" and {*encoding.hooks} <= {"embed", "layer", "readout"}:
         raise ValueError("where=cross: this encoding works on embeddings, not on attention")
     if site not in chosen.sites:
         only = ",".join(chosen.sites)
@@ -165,7 +166,7 @@ def _check_positions(cls: type[Encoding], name: str, chosen: Positions, site: st
 
 
 def _modules() -> dict[str, str]:
-    """The full names of the modules in the folders of this package, by their own."""
+    """The full names of the modules in the folders of this package, by their last names."""
     modules: dict[str, str] = {}
     for folder in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         if folder.ispkg:
@@ -188,37 +189,30 @@ def _derives(loaded: object, base: type) -> bool:
     return inspect.isclass(loaded) and issubclass(loaded, base) and loaded is not base
 
 
-def _plug_in(group: str, base: type, name: str, built_in: bool) -> Any:
-    """The class derived from base that a distribution offers under a name; None if none does.
+def _built_in_or_plug_in(group: str, base: type, name: str, *built_in: type) -> Any:
+    """The class of a name, built in or derived from base and offered by a distribution; or None.
 
-    Raises ValueError where the name is `built_in` as well, where several distributions offer it,
-    and where the class cannot be loaded.
+    Raises ValueError where several have the name, and where the class cannot be loaded.
     """
     points = [*_installed(group).select(name=name)]
     offering = " and ".join(sorted(f"the distribution {p.dist.name}" for p in points if p.dist))
-    if built_in and points:
+    if len(points) + len(built_in) > 1:
+        offering = f"nmt and {offering}" if built_in else offering
+        raise ValueError(f"{offering} offer {name}; let an entry point have another name")
+    if not points:
+        return built_in[0] if built_in else None
+    source = f"{offering} ({points[0].value})"
+    try:
+        loaded = points[0].load()
+    except PLUGIN_ERRORS as e:  # while the module is imported
+        why = where_raised(e)
+        raise ValueError(f"{source} cannot be imported: {why}; mend it, or uninstall it") from None
+    if not _derives(loaded, base):
         raise ValueError(
-            f"{offering}: offers {name}, which is built in; let its entry point have another name, "
-            "or uninstall it"
+            f"{source} is no class derived from {base.__module__}.{base.__name__}; its entry point "
+            "must be package.module:Class"
         )
-    if len(points) > 1:
-        raise ValueError(f"{offering} offer {name}; uninstall one")
-    for point in points:
-        where = f"{offering} ({point.value})"
-        try:
-            loaded = point.load()
-        except PLUGIN_ERRORS as e:  # while the module is imported
-            why = where_raised(e)
-            raise ValueError(
-                f"{where} cannot be imported: {why}; mend it, or uninstall it"
-            ) from None
-        if not _derives(loaded, base):
-            raise ValueError(
-                f"{where} is no class derived from {base.__module__}.{base.__name__}; "
-                "its entry point must be package.module:Class"
-            )
-        return loaded
-    return None
+    return loaded
 
 
 def _installed(group: str) -> EntryPoints:

@@ -18,7 +18,6 @@ from nmt.exchange import (
     proof,
     transformers_write,
 )
-from nmt.exchange.ctranslate2_names import LONGEST
 from nmt.exchange.interface import CERTIFICATE, CTRANSLATE2, TRANSFORMERS, Export, Library
 from nmt.exchange.settings import sinusoids
 from nmt.model.transformer import Transformer
@@ -66,7 +65,7 @@ def _check_form(settings: Settings, target: Engine) -> None:
     _move(model)
     family = FAMILIES.get(target)
     if family is None:
-        ctranslate2_write.positions(settings, model, LONGEST)
+        ctranslate2_write.positions(settings, model)
     else:
         try:
             families.check_form(settings, model, family)

@@ -37,7 +37,7 @@ class Cache:
 
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes old row rows[i]."""
-        self._tensors = {name: self._gathered(t, rows) for name, t in self._tensors.items()}
+        self._tensors = {name: self._gather(t, rows) for name, t in self._tensors.items()}
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -48,11 +48,12 @@ class Cache:
         if self.fixed:  # later steps have no new keys
             return self._tensors.setdefault(name, new)
         end = self.length + new.shape[2]
-        tensor = self._tensors[name] = self._grown(self._tensors.get(name), new, end)
+        tensor = self._tensors[name] = self._grow(self._tensors.get(name), new, end)
         tensor[:, :, self.length : end] = new
         return tensor[:, :, :end]
 
-    def _gathered(self, tensor: Tensor, rows: Tensor) -> Tensor:
+    def _gather(self, tensor: Tensor, rows: Tensor) -> Tensor:
+        """The rows of a tensor with its capacity, but without what is beyond the length."""
         if self.fixed:
             return tensor.index_select(0, rows)
         gathered = _empty(tensor, len(rows), tensor.shape[2])
@@ -63,13 +64,14 @@ class Cache:
             torch.index_select(old, 0, rows, out=new)
         return gathered
 
-    def _grown(self, old: Tensor | None, new: Tensor, end: int) -> Tensor:
+    def _grow(self, old: Tensor | None, new: Tensor, end: int) -> Tensor:
+        """The old tensor if its capacity reaches to `end`, else a copy with twice as much."""
         if old is not None and old.shape[2] >= end:
             return old
-        grown = _empty(new, len(new), max(16, 2 * end))
+        larger = _empty(new, len(new), max(16, 2 * end))
         if old is not None:
-            grown[:, :, : self.length] = old[:, :, : self.length]
-        return grown
+            larger[:, :, : self.length] = old[:, :, : self.length]
+        return larger
 
 
 def _empty(like: Tensor, rows: int, capacity: int) -> Tensor:

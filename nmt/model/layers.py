@@ -204,13 +204,13 @@ class ComplexFeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[batch x 2, length, dim] -> the same shape."""
-        h = _times(self.real.inner, self.imaginary.inner, x)
+        h = _multiply(self.real.inner, self.imaginary.inner, x)
         h = dropout(self.real.activation(h), self.dropout, self.training)
-        return _times(self.real.outer, self.imaginary.outer, h)
+        return _multiply(self.real.outer, self.imaginary.outer, h)
 
 
-def _times(real: nn.Linear, imaginary: nn.Linear, x: Tensor) -> Tensor:
-    """(W_r + i W_p)(x_r + i x_p), each linear map with its own bias."""
+def _multiply(real: nn.Linear, imaginary: nn.Linear, x: Tensor) -> Tensor:
+    """(W_r + i W_p)(x_r + i x_p) for rows x_r and x_p in turns; each map has its own bias."""
     r, p = x[0::2], x[1::2]
     parts = [real(r) - imaginary(p), real(p) + imaginary(r)]
     return torch.stack(parts, dim=1).flatten(0, 1)

@@ -199,7 +199,7 @@ class Transformer(nn.Module):
         )
         return self._decode(target, rounded(memory), decoder, cross)[:, n - predicted :]
 
-    def _pass(self, site: str, queries: Tensor, **known: Any) -> Context:
+    def _pass(self, site: str, queries: Tensor, **fields: Any) -> Context:
         """The pass over a whole batch of ids [batch x streams, query]."""
         return passes.whole(
             site,
@@ -208,7 +208,7 @@ class Transformer(nn.Module):
             rows=len(queries),
             streams=self.streams,
             training=self.training,
-            **known,
+            **fields,
         )
 
     def _source_mask(self, source: Tensor) -> Tensor:
@@ -270,7 +270,7 @@ class Transformer(nn.Module):
     def step(self, tokens: Tensor, state: State) -> Tensor:
         """Logits [rows, vocab] of the token after `tokens` [rows]; advances the state.
 
-        Where the model has a target language, its piece takes the place of bos at the beginning.
+        A target language of the model replaces bos at the beginning.
         """
         if state.length == 1 and self.target_language is not None:
             tokens = torch.full_like(tokens, self.target_language)
@@ -332,7 +332,7 @@ class Transformer(nn.Module):
 
 
 def _with_language(ids: Tensor, language: int | None, at: int) -> Tensor:
-    """Ids [batch, length] with one more at a place of each row; no GPU is waited for."""
+    """Ids [batch, length] with that of a language before position `at` of each row."""
     if language is None:
         return ids
     return torch.cat([ids[:, :at], ids.new_full((len(ids), 1), language), ids[:, at:]], dim=1)

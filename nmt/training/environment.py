@@ -82,9 +82,6 @@ def announce(
     run: Path, model: Transformer, described: dict[str, str], last: int, updates: int, pairs: int
 ) -> None:
     """Log the size of the model, the device, the number of pairs and of updates."""
-    for site, encodings in model.sites.items():
-        if encodings.breaks_shift_invariance is not None:
-            log.info("encoding, %s: %s", site, encodings.breaks_shift_invariance)
     size = sum(p.numel() for p in model.parameters() if p.requires_grad)
     threads = "" if "cuda" in described else f", threads: {described['threads']}"
     ranks = "" if described["workers"] == "1" else f", ranks: {described['workers']}"

@@ -9,7 +9,7 @@ from nmt.config.catalog import FAMILIES, entries_of, family_of
 from tests.composing import BY_COLUMNS, every_encoding, settings_of
 
 
-@pytest.mark.parametrize("option", every_encoding())
+@pytest.mark.parametrize("option", every_encoding(fast=("absolute", "complex_order")))
 def test_every_option_has_a_card(option: str) -> None:
     shown = card(option, settings_of(f"encoding={option}"))
     assert shown.startswith(option) and "parameters" in shown

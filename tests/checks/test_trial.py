@@ -55,10 +55,7 @@ class Wrong(Encoding):
     ("kind", "message"),
     [
         ("infinite", "encoding: the loss of a first step"),
-        (
-            "misshapen",
-            r"^encoding\.mine: its `bias` returns \[1, 1, 3, 3\] in the encoder; expected",
-        ),
+        ("misshapen", r"^encoding\.mine: its `bias` \(encoder\) returns \[1, 1, 3, 3\]; expected"),
         ("raising", r"encoding=\[mine\]: a first step fails: KeyError at test_trial.py:"),
     ],
 )

@@ -3,38 +3,22 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Encoding
-
-
-class Sides(NamedTuple):
-    """One quantity, computed twice; ours on request, so that a test can change our encoding."""
-
-    entries: Sequence[Encoding]
-    ours: Callable[[], Tensor]
-    theirs: Tensor
-
-    def difference(self) -> float:
-        """The largest difference; raises ValueError where the shapes differ."""
-        with torch.no_grad():
-            ours = self.ours()
-        if ours.shape != self.theirs.shape:
-            raise ValueError(f"ours is {[*ours.shape]}, theirs {[*self.theirs.shape]}")
-        return float((ours - self.theirs).abs().max())
+Pair = tuple[Tensor, Tensor]  # one quantity, as nmt and as the package computes it
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """A promise: our encoding and a package differ by at most `bound`."""
+    """A promise: an encoding of nmt and a package differ by at most `bound`."""
 
     encoding: str  # the option, and those of its keys that matter here
     package: str
     what: str  # is compared
-    sides: Callable[[], Sides]
+    compute: Callable[[], Pair]
     bound: float = 0.0
 
     @property
@@ -44,6 +28,14 @@ class Agreement:
             return metadata.version(self.package)
         except metadata.PackageNotFoundError:
             return None
+
+    def compare(self) -> tuple[float, torch.dtype]:
+        """The largest difference, and in which precision; ValueError where the shapes differ."""
+        with torch.no_grad():
+            result, wanted = self.compute()
+            if result.shape != wanted.shape:
+                raise ValueError(f"nmt gives {[*result.shape]}, {self.package} {[*wanted.shape]}")
+            return float((result - wanted).abs().max()), wanted.dtype
 
 
 def theirs(module: str) -> Any:
@@ -63,9 +55,8 @@ def table(agreements: Sequence[Agreement]) -> tuple[str, bool]:
         if a.version is None:
             lines.append(f"{name} | {a.what} | | not installed | {a.bound:g} |")
             continue
-        sides = a.sides()
-        difference = sides.difference()
-        precision = str(sides.theirs.dtype).removeprefix("torch.")
+        difference, dtype = a.compare()
+        precision = str(dtype).removeprefix("torch.")
         agree = agree and difference <= a.bound
         measured = f"{difference:.1e}" if difference else "0"
         lines.append(f"{name} {a.version} | {a.what} | {precision} | {measured} | {a.bound:g} |")

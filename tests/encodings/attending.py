@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions, causal
-from nmt.encodings.positions import START
+from nmt.encodings.context import INDICES, Context, Positions, causal
 from nmt.encodings.site import Encodings
 
 Logit = Callable[[Tensor, Tensor, int, int, int, int], Tensor]
@@ -25,7 +24,7 @@ def dims(
     heads: int = 2,
     head_dim: int = 4,
     layers: int = 2,
-    positions: Positions = START,
+    positions: Positions = INDICES,
 ) -> Dims:
     """Small sizes."""
     return Dims(site, layers, heads, heads * head_dim, head_dim, 30, positions)
@@ -46,17 +45,8 @@ def qkv(n: int, sizes: Dims, rows: int = 2, seed: int = 0) -> tuple[Tensor, Tens
     return q, k, v
 
 
-def shaken(e: Encoding) -> Encoding:
-    """In float64, every parameter away from where it starts."""
-    e = e.double()
-    with torch.no_grad():
-        for p in e.parameters():
-            p.add_(torch.randn_like(p) * 0.3)
-    return e
-
-
-def drawn(module: Any, deviation: float = 0.5) -> Any:
-    """In float64, with parameters of seed 1 that are large enough to see."""
+def randomise(module: Any, deviation: float = 0.5) -> Any:
+    """Make parameters float64, and draw them from seed 1 as large as can be seen; returns it."""
     draw = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for p in module.double().parameters():

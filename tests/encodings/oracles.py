@@ -7,6 +7,7 @@ with CTranslate2 (tests/exchange); loops over the papers' formulas are in the ot
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -27,8 +28,8 @@ from nmt.encodings.vectors.cope import Cope
 from nmt.encodings.vectors.deberta import Deberta
 from nmt.encodings.vectors.relative import Relative
 from nmt.encodings.vectors.transformer_xl import TransformerXl
-from tests.encodings.agreement import Agreement, Sides, table, theirs
-from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
+from tests.encodings.agreement import Agreement, Pair, table
+from tests.encodings.attending import attend, dims, pass_over, qkv, randomise
 
 HF = "transformers.models"
 
@@ -60,65 +61,67 @@ def turned(e: Rotary, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
 # --- added to embeddings
 
 
-def sinusoids(layout: Any, denominator: Any, make: Callable[[int, int], Tensor]) -> Sides:
+def sinusoids(layout: Any, denominator: Any, make: Callable[[int, int], Tensor]) -> Pair:
     e = Absolute(dims(head_dim=16), layout, denominator)
-    return Sides([e], lambda: embedded(e, 60), make(60, 32))
+    return embedded(e, 60), make(60, 32)
 
 
 def xlm(n: int, width: int) -> Tensor:
-    module = theirs(f"{HF}.xlm.modeling_xlm")
+    module = import_module(f"{HF}.xlm.modeling_xlm")
     return module.create_sinusoidal_embeddings(n, width, torch.empty(n, width))
 
 
 def marian(n: int, width: int) -> Tensor:
-    module = theirs(f"{HF}.marian.modeling_marian")
+    module = import_module(f"{HF}.marian.modeling_marian")
     return module.MarianSinusoidalPositionalEmbedding(n, width).create_weight()
 
 
 def m2m100(n: int, width: int) -> Tensor:
-    module = theirs(f"{HF}.m2m_100.modeling_m2m_100")
+    module = import_module(f"{HF}.m2m_100.modeling_m2m_100")
     return module.M2M100SinusoidalPositionalEmbedding.get_embedding(n, width)
 
 
-def axial() -> Sides:
-    config = theirs("transformers").ReformerConfig(
+def axial() -> Pair:
+    config = import_module("transformers").ReformerConfig(
         axial_pos_shape=(7, 5), axial_pos_embds_dim=(6, 10), hidden_size=16
     )
-    reformer = theirs(f"{HF}.reformer.modeling_reformer").AxialPositionEmbeddings(config).eval()
-    e = drawn(Axial(dims(head_dim=8), t1=7, t2=5, first=6)).float()
+    reformer = (
+        import_module(f"{HF}.reformer.modeling_reformer").AxialPositionEmbeddings(config).eval()
+    )
+    e = randomise(Axial(dims(head_dim=8), t1=7, t2=5, first=6)).float()
     with torch.no_grad():
         reformer.weights[0][:, 0].copy_(e.segments)
         reformer.weights[1][0].copy_(e.places)
         wanted = reformer(torch.arange(17)[None])[0]
-    return Sides([e], lambda: embedded(e, 17), wanted)
+    return embedded(e, 17), wanted
 
 
 # --- biases
 
 
-def t5_buckets() -> Sides:
+def t5_buckets() -> Pair:
     """Each bucket's bias is its number, so that biases are buckets."""
-    t5 = theirs(f"{HF}.t5.modeling_t5").T5Attention
+    t5 = import_module(f"{HF}.t5.modeling_t5").T5Attention
     numbered, wanted = [], []
     for site in ("encoder", "decoder"):
         for buckets, far in ((32, 128), (16, 64), (8, 20)):
             e = T5(dims(site), buckets, far)
             with torch.no_grad():
                 e.weight.copy_(torch.arange(buckets).expand_as(e.weight))
-            numbered.append(e)
+            numbered.append(biases(e, 401)[0])
             delta = torch.arange(401)[None] - torch.arange(401)[:, None]
             wanted.append(t5._relative_position_bucket(delta, site == "encoder", buckets, far))
-    return Sides(
-        numbered,
-        lambda: torch.stack([biases(e, 401)[0] for e in numbered]).long(),
-        torch.stack(wanted),
+    return torch.stack(numbered).long(), torch.stack(wanted)
+
+
+def fox() -> Pair:
+    """Below the diagonal: the package has gates of all pairs, with a mask to follow."""
+    package = (
+        import_module("x_transformers.x_transformers")
+        .DataDependentAlibi(8, 2, causal=True)
+        .double()
     )
-
-
-def fox() -> Sides:
-    """Below the diagonal: theirs are gates of all pairs, with a mask to follow."""
-    package = theirs("x_transformers.x_transformers").DataDependentAlibi(8, 2, causal=True).double()
-    e = drawn(Fox(dims("decoder")))
+    e = randomise(Fox(dims("decoder")))
     x = qkv(9, e.dims)[0].transpose(1, 2).flatten(2)
     seen = causal(9, 9, x.device)
     with torch.no_grad():
@@ -126,61 +129,58 @@ def fox() -> Sides:
         package.to_forget_gates[0].bias.copy_(e.gate_bias[1])
         wanted = package(x) * seen
 
-    def ours() -> Tensor:
-        context = pass_over(9, "decoder")
-        e.project(lambda *_: (x, x, x), x, x, x, 1, context)
-        return e.bias(1, context) * seen
-
-    return Sides([e], ours, wanted)
+    context = pass_over(9, "decoder")
+    e.project(lambda *_: (x, x, x), x, x, x, 1, context)
+    return e.bias(1, context) * seen, wanted
 
 
-def alibi() -> Sides:
-    package = theirs("x_transformers.x_transformers")
+def alibi() -> Pair:
+    package = import_module("x_transformers.x_transformers")
     entries = [Alibi(dims(heads=heads)) for heads in range(1, 34)]
     wanted = [package.AlibiPositionalBias(heads)(9, 9) for heads in range(1, 34)]
-    return Sides(entries, lambda: flat(*(biases(e, 9) for e in entries)), flat(*wanted))
+    return flat(*(biases(e, 9) for e in entries)), flat(*wanted)
 
 
 # --- turned queries and keys
 
 
-def rotary(dim: int = 8, rotary: Any = None, **options: float) -> Sides:
+def rotary(dim: int = 8, rotary: Any = None, **options: float) -> Pair:
     """RotaryEmbedding of rotary-embedding-torch turns the first `dim` of 8 components."""
-    package = theirs("rotary_embedding_torch").RotaryEmbedding(dim, **options)
+    package = import_module("rotary_embedding_torch").RotaryEmbedding(dim, **options)
     e = Rotary(dims(head_dim=8), **(rotary or {}))
     q, k = (t.float() for t in qkv(50, e.dims)[:2])
     wanted = [package.rotate_queries_or_keys(t) for t in (q, k)]
-    return Sides([e], lambda: flat(*turned(e, q, k)), flat(*wanted))
+    return flat(*turned(e, q, k)), flat(*wanted)
 
 
-def rotary_halves() -> Sides:
-    llama = theirs(f"{HF}.llama.modeling_llama")
-    config = theirs("transformers").LlamaConfig(hidden_size=16, num_attention_heads=2)
+def rotary_halves() -> Pair:
+    llama = import_module(f"{HF}.llama.modeling_llama")
+    config = import_module("transformers").LlamaConfig(hidden_size=16, num_attention_heads=2)
     e = Rotary(dims(head_dim=8), layout="halves")
     q, k = (t.float() for t in qkv(50, e.dims)[:2])
     waves = llama.LlamaRotaryEmbedding(config)(q, torch.arange(50)[None])
     wanted = llama.apply_rotary_pos_emb(q, k, *waves)
-    return Sides([e], lambda: flat(*turned(e, q, k)), flat(*wanted))
+    return flat(*turned(e, q, k)), flat(*wanted)
 
 
-def yarn(original: int, factor: float) -> Sides:
-    llama = theirs(f"{HF}.llama.modeling_llama")
+def yarn(original: int, factor: float) -> Pair:
+    llama = import_module(f"{HF}.llama.modeling_llama")
     rope = {
         "rope_type": "yarn", "rope_theta": 10000.0, "factor": factor,
         "original_max_position_embeddings": original,
     }  # fmt: skip
-    config = theirs("transformers").LlamaConfig(
+    config = import_module("transformers").LlamaConfig(
         hidden_size=64, num_attention_heads=2, rope_parameters=rope
     )
     e = Yarn(dims(head_dim=32), layout="halves", factor=factor, original=original)
     q, k = (t.float() for t in qkv(50, e.dims)[:2])
     waves = llama.LlamaRotaryEmbedding(config)(q, torch.arange(50)[None])
     wanted = llama.apply_rotary_pos_emb(q, k, *waves)
-    return Sides([e], lambda: flat(*turned(e, q, k)), flat(*wanted))
+    return flat(*turned(e, q, k)), flat(*wanted)
 
 
-def turned_scores(decay: bool) -> Sides:
-    package = theirs("x_transformers.x_transformers")
+def turned_scores(decay: bool) -> Pair:
+    package = import_module("x_transformers.x_transformers")
     sizes = dims("decoder", head_dim=8)
     e = Xpos(sizes) if decay else Rotary(sizes)
     q, k = (t.float() for t in qkv(50, sizes)[:2])
@@ -188,21 +188,18 @@ def turned_scores(decay: bool) -> Sides:
     x = package.apply_rotary_pos_emb(q, w, scale)
     y = package.apply_rotary_pos_emb(k, w, 1 / scale)
 
-    def ours() -> Tensor:
-        a, b = turned(e, q, k)
-        return a @ b.mT
-
-    return Sides([e], ours, x @ y.mT)
+    a, b = turned(e, q, k)
+    return a @ b.mT, x @ y.mT
 
 
 # --- terms of the score
 
 
-def cope() -> Sides:
-    e = drawn(Cope(dims("decoder"), counts=4))
+def cope() -> Pair:
+    e = randomise(Cope(dims("decoder"), counts=4))
     q, k, v = qkv(9, e.dims)
     seen = causal(9, 9, q.device)
-    package = theirs("x_transformers.x_transformers").CoPE(4, 2, 4).double()
+    package = import_module("x_transformers.x_transformers").CoPE(4, 2, 4).double()
     logits = (q @ k.mT / 2).masked_fill(~seen, -torch.finfo(torch.float64).max)
     wanted = []
     with torch.no_grad():
@@ -210,32 +207,27 @@ def cope() -> Sides:
             package.pos_emb.copy_(e.weight[layer, 0])
             wanted.append((logits + package(q, logits)).masked_fill(~seen, 0))
     context = pass_over(9, "decoder")
-    return Sides(
-        [e],
-        lambda: torch.stack([attend(e, q, k, v, context, n)[0] * seen for n in range(2)]),
-        torch.stack(wanted),
-    )
+    scores = [attend(e, q, k, v, context, n)[0] * seen for n in range(2)]
+    return torch.stack(scores), torch.stack(wanted)
 
 
-def deberta() -> Sides:
+def deberta() -> Pair:
     """With fewer distances than tokens, and with more; their scale is rounded to float32."""
-    both = [_deberta(reach) for reach in (3, 32)]
-    return Sides(
-        [e for s in both for e in s.entries],
-        lambda: flat(*(s.ours() for s in both)),
-        flat(*(s.theirs for s in both)),
-    )
+    (few, wanted_few), (many, wanted_many) = (_deberta(reach) for reach in (3, 32))
+    return flat(few, many), flat(wanted_few, wanted_many)
 
 
-def _deberta(reach: int) -> Sides:
-    config = theirs("transformers").DebertaV2Config(
+def _deberta(reach: int) -> Pair:
+    config = import_module("transformers").DebertaV2Config(
         hidden_size=8, num_attention_heads=2, relative_attention=True, position_buckets=-1,
         max_relative_positions=reach, share_att_key=False, pos_att_type=["c2p", "p2c"],
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
-    package = theirs(f"{HF}.deberta_v2.modeling_deberta_v2").DisentangledSelfAttention(config)
-    package = drawn(package).eval()
-    e = drawn(Deberta(dims(), reach))
+    package = import_module(f"{HF}.deberta_v2.modeling_deberta_v2").DisentangledSelfAttention(
+        config
+    )
+    package = randomise(package).eval()
+    e = randomise(Deberta(dims(), reach))
     with torch.no_grad():
         package.pos_key_proj.weight.copy_(e.w_kr[1, 0])
         package.pos_query_proj.weight.copy_(e.w_qr[1, 0])
@@ -249,19 +241,16 @@ def _deberta(reach: int) -> Sides:
             for f in (package.query_proj, package.key_proj, package.value_proj)
         )
 
-    def ours() -> Tensor:
-        _, mine, out = attend(e, q, k, v, pass_over(9), 1)
-        return flat(mine, out.transpose(1, 2))
-
-    return Sides([e], ours, flat(p, wanted))
+    _, weights, out = attend(e, q, k, v, pass_over(9), 1)
+    return flat(weights, out.transpose(1, 2)), flat(p, wanted)
 
 
-def transformer_xl() -> Sides:
+def transformer_xl() -> Pair:
     """XLNet's bidirectional core; its distances run from n down to 1 - n."""
-    xlnet = theirs(f"{HF}.xlnet.modeling_xlnet")
-    config = theirs("transformers").XLNetConfig(d_model=8, n_head=2, dropout=0.0)
+    xlnet = import_module(f"{HF}.xlnet.modeling_xlnet")
+    config = import_module("transformers").XLNetConfig(d_model=8, n_head=2, dropout=0.0)
     package = xlnet.XLNetRelativeAttention(config).double().eval()
-    e = drawn(TransformerXl(dims()))
+    e = randomise(TransformerXl(dims()))
     q, k, v = qkv(9, e.dims)
     distances = torch.arange(9, -9, -1, dtype=torch.float64)
     w = 10000 ** -(torch.arange(0, 8, 2, dtype=torch.float64) / 8)
@@ -275,23 +264,20 @@ def transformer_xl() -> Sides:
             output_attentions=True,
         )
 
-    def ours() -> Tensor:
-        _, mine, out = attend(e, q, k, v, pass_over(9), 1)
-        return flat(mine, out)
-
-    return Sides([e], ours, flat(p.permute(2, 3, 0, 1), wanted.permute(1, 2, 0, 3)))
+    _, weights, out = attend(e, q, k, v, pass_over(9), 1)
+    return flat(weights, out), flat(p.permute(2, 3, 0, 1), wanted.permute(1, 2, 0, 3))
 
 
-def relative_key() -> Sides:
-    config = theirs("transformers").Wav2Vec2BertConfig(
+def relative_key() -> Pair:
+    config = import_module("transformers").Wav2Vec2BertConfig(
         hidden_size=8, num_attention_heads=2, position_embeddings_type="relative_key",
         left_max_position_embeddings=3, right_max_position_embeddings=3,
         attention_dropout=0.0, attn_implementation="eager",
     )  # fmt: skip
-    module = theirs(f"{HF}.wav2vec2_bert.modeling_wav2vec2_bert")
-    package = drawn(module.Wav2Vec2BertSelfAttention(config)).eval()
+    module = import_module(f"{HF}.wav2vec2_bert.modeling_wav2vec2_bert")
+    package = randomise(module.Wav2Vec2BertSelfAttention(config)).eval()
     package.linear_out = nn.Identity()
-    e = drawn(Relative(dims(), tau=3, value=False))
+    e = randomise(Relative(dims(), tau=3, value=False))
     x = torch.randn(2, 9, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     q, k, v = (
         f(x).unflatten(-1, (2, 4)).transpose(1, 2)
@@ -303,11 +289,8 @@ def relative_key() -> Sides:
             package.distance_embedding.weight.copy_(table)
             wanted.append(package(x)[0])
 
-    def ours() -> Tensor:
-        outs = [attend(e, q, k, v, pass_over(9), layer)[2] for layer in range(2)]
-        return torch.stack([out.transpose(1, 2).flatten(2) for out in outs])
-
-    return Sides([e], ours, torch.stack(wanted))
+    outs = [attend(e, q, k, v, pass_over(9), layer)[2] for layer in range(2)]
+    return torch.stack([out.transpose(1, 2).flatten(2) for out in outs]), torch.stack(wanted)
 
 
 RET = "rotary-embedding-torch"

@@ -21,7 +21,7 @@ from nmt.encodings.biases.sandwich import Sandwich
 from nmt.encodings.biases.t5 import T5, bucket
 from nmt.encodings.context import Context
 from nmt.encodings.limits import max_length
-from tests.encodings.attending import attend, dims, equals_loops, pass_over, qkv, shaken
+from tests.encodings.attending import attend, dims, equals_loops, pass_over, qkv, randomise
 
 SITES = pytest.mark.parametrize("site", ["encoder", "decoder"])
 
@@ -46,8 +46,7 @@ def bias_of(e: Encoding, n: int = 9, layer: int = 0, context: Context | None = N
 
 @SITES
 def test_t5_in_loops(site: str) -> None:
-    e = shaken(T5(dims(site), buckets=8, max_distance=6))
-    assert isinstance(e, T5)
+    e = randomise(T5(dims(site), buckets=8, max_distance=6))
 
     def b(layer: int, h: int, i: int, j: int) -> Tensor:
         return e.weight[h, bucket(torch.tensor(j - i), 8, 6, site == "encoder")]
@@ -61,9 +60,8 @@ def test_t5_in_loops(site: str) -> None:
 @SITES
 @pytest.mark.parametrize("per_layer, per_head", [(True, False), (False, True)])
 def test_tables_in_loops(site: str, per_layer: bool, per_head: bool) -> None:
-    relative = shaken(BiasTable(dims(site), "relative", 3, per_layer, per_head))
-    absolute = shaken(BiasTable(dims(site), "absolute", 9, per_layer, per_head))
-    assert isinstance(relative, BiasTable) and isinstance(absolute, BiasTable)
+    relative = randomise(BiasTable(dims(site), "relative", 3, per_layer, per_head))
+    absolute = randomise(BiasTable(dims(site), "absolute", 9, per_layer, per_head))
 
     def number(e: BiasTable, layer: int, h: int, row: int) -> Tensor:
         return e.weight[layer * per_layer, h * per_head, row, 0]
@@ -109,8 +107,7 @@ def test_alibi_of_a_model_in_few_bits_is_as_exact(directional: bool, dtype: torc
 @SITES
 @pytest.mark.parametrize("form", ["log", "power"])
 def test_kerple_in_loops(site: str, form: Any) -> None:
-    e = shaken(Kerple(dims(site), form=form))
-    assert isinstance(e, Kerple)
+    e = randomise(Kerple(dims(site), form=form))
     a = (1 + e.raw_a.exp()).log()
     p = (1 + e.raw_p.exp()).log() if form == "log" else 2 / (1 + (-e.raw_p).exp())
 
@@ -140,8 +137,8 @@ def test_sandwich_in_loops(site: str) -> None:
 @pytest.mark.parametrize("per_layer, m", [(True, 1.0), (False, -0.01)])
 def test_fire_in_loops(site: str, per_layer: bool, m: float) -> None:
     """Also where the threshold |m L0| = 5.12 is below most queries."""
-    e = shaken(Fire(dims(site), hidden=5, per_layer=per_layer))
-    assert isinstance(e, Fire) and len(e.curves) == (2 if per_layer else 1)
+    e = randomise(Fire(dims(site), hidden=5, per_layer=per_layer))
+    assert len(e.curves) == (2 if per_layer else 1)
     for f in e.curves:
         f.m.data.fill_(m)
 
@@ -156,8 +153,7 @@ def test_fire_in_loops(site: str, per_layer: bool, m: float) -> None:
 
 
 def test_fire_over_the_length() -> None:
-    e = shaken(Fire(dims(), normaliser="length"))
-    assert isinstance(e, Fire)
+    e = randomise(Fire(dims(), normaliser="length"))
     with torch.no_grad():
         for f in e.curves:
             f.m.fill_(0.01)

@@ -32,7 +32,7 @@ from nmt.encodings.trees.tpe import Tpe
 from nmt.encodings.trees.trees import depths, tree_distances
 from nmt.encodings.trees.xl_pe import XlPe
 from nmt.encodings.vectors.relative import Relative
-from tests.encodings.attending import attend, dims, pass_over, pe, qkv, shaken
+from tests.encodings.attending import attend, dims, pass_over, pe, qkv, randomise
 
 HEADS = [[2, 0, 2, 5, 3, 5, 0, 0, 0], [0, 1, 1, 2, 2, 3, 3, 7, 0]]  # two trees, EOS last
 WORDS = [[0, 1, 2, 3, 4, 5, 6, 0, 0], [*range(9)]]
@@ -146,7 +146,7 @@ def test_a_column_is_a_position() -> None:
 def test_no_distance_in_a_tree_is_clipped() -> None:
     """Two leaves on a chain of four are 8 apart among six words, whatever padding follows."""
     torch.manual_seed(0)
-    e, (q, k, v) = shaken(Relative(dims(positions=Tree()), tau=None, longest=16)), qkv(9, dims())
+    e, (q, k, v) = randomise(Relative(dims(positions=Tree()), tau=None, longest=16)), qkv(9, dims())
 
     def scores(n: int) -> Tensor:
         context, heads = whole("encoder", n), torch.zeros(1, n, dtype=torch.long)

@@ -104,13 +104,6 @@ def test_all_three_sites_must_be_complex(tiny: Make) -> None:
         tiny("encoding=complex_order", "encoding.complex_order.where=[encoder,decoder]")
 
 
-def test_a_variant_decodes_as_it_trains(settings_of: Callable[..., Settings]) -> None:
-    changed = ("frequency=shared", "phase=false", "product=hermitian")
-    words = [f"encoding.complex_order.{word}" for word in changed]
-    settings = settings_of("encoding=complex_order", *words, "model.feedforward=real")
-    assert all(d.passed for d in parity.measure(build_perturbed(settings), 9, ["float32"]))
-
-
 def test_positions_that_read_tokens_read_those_of_each_row(
     settings_of: Callable[..., Settings],
 ) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.composing import representatives
+from tests.composing import few_representatives
 from tests.pages import text_of
 
 NOTHING = (
@@ -84,7 +84,6 @@ COMPLEX = ("complex_order", "model.feedforward=real")
 WORDS: dict[tuple[str, ...], int] = {
     ("shaw_absolute", "encoding.shaw_absolute.longest=100"): 15_360_000,
     ("huang_4", "encoding.huang_4.per_head=false"): 197_376,
-    ("fire", "encoding.fire.per_layer=false"): 660,
     ("gru", "encoding.gru.bidirectional=true"): 5_252_608,
     ("convolution", "encoding.convolution.width=5"): 2 * 5 * 512 * 512,
     ("structural", "encoding.structural.path=cnn"): 51_904 + 6 * (5 * 64 * 64 + 64),
@@ -96,7 +95,7 @@ WORDS: dict[tuple[str, ...], int] = {
 
 @pytest.mark.parametrize(
     "option",
-    [pytest.param(o, marks=[pytest.mark.slow] * (o not in representatives())) for o in COUNTS],
+    [pytest.param(o, marks=[pytest.mark.slow] * (o not in few_representatives())) for o in COUNTS],
 )
 def test_parameters_at_base_size(option: str, added_at_base: Callable[..., int]) -> None:
     left_out = UNREAD.get(option, 0) * PROJECTION

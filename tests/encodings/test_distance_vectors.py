@@ -21,7 +21,7 @@ from nmt.encodings.vectors.transformer_xl import TransformerXl
 from nmt.encodings.vectors.wavelet import Wavelet
 from nmt.model.layers import EncoderLayer
 from nmt.model.transformer import Transformer
-from tests.encodings.attending import attend, dims, drawn, equals_loops, pass_over, qkv
+from tests.encodings.attending import attend, dims, equals_loops, pass_over, qkv, randomise
 
 
 def counting(site: str = "decoder", counts: int = 4) -> Cope:
@@ -63,17 +63,6 @@ def test_cope_in_loops(site: str, counts: int) -> None:
         assert torch.allclose(got * seen, wanted * seen, atol=1e-9)
 
 
-def test_padding_has_no_gate() -> None:
-    e = counting("encoder", 64)
-    q, k, v = qkv(7, e.dims)
-    at = torch.arange(7)[None]
-    allowed = (torch.arange(7) != 3)[None, None, None]  # a hole in the middle
-    got = attend(e, q, k, v, Context("encoder", at, at, at, rows=2, allowed=allowed))[0]
-    real = [0, 1, 2, 4, 5, 6]
-    alone = attend(e, q[:, :, real], k[:, :, real], v[:, :, real], pass_over(6))[0]
-    assert torch.allclose(got[:, :, real][..., real], alone, atol=1e-12)
-
-
 def test_counts_stay_apart_in_bfloat16() -> None:
     """256 + 1 is 256 in bfloat16; here every gate is 1, and z[p] = p mod 2."""
     e = Cope(dims("decoder"), counts=400)
@@ -98,7 +87,7 @@ def pe(x: float, width: int, denominator: Any = "paper") -> Tensor:
 @sites
 @pytest.mark.parametrize("p2c", ["code", "paper"])
 def test_deberta_equals_the_formula(site: str, p2c: Any) -> None:
-    e = drawn(Deberta(dims(site), 2, p2c))
+    e = randomise(Deberta(dims(site), 2, p2c))
 
     def logit(q: Tensor, k: Tensor, layer: int, h: int, i: int, j: int) -> Tensor:
         there = max(0, min(3, i - j + 2))
@@ -114,7 +103,7 @@ def test_deberta_equals_the_formula(site: str, p2c: Any) -> None:
 @sites
 @pytest.mark.parametrize("untie", [False, True])
 def test_transformer_xl_equals_the_formula(site: str, untie: bool) -> None:
-    e = drawn(TransformerXl(dims(site), untie))
+    e = randomise(TransformerXl(dims(site), untie))
 
     def logit(q: Tensor, k: Tensor, layer: int, h: int, i: int, j: int) -> Tensor:
         r = e.w_r[layer, 0, 4 * h : 4 * h + 4] @ pe(i - j, 8)
@@ -129,7 +118,7 @@ def test_transformer_xl_equals_the_formula(site: str, untie: bool) -> None:
     "options", [{}, {"scaled": True}, {"key_term": True, "denominator": "tensor2tensor"}]
 )
 def test_tener_equals_the_formula(site: str, options: dict[str, Any]) -> None:
-    e = drawn(Tener(dims(site), **options))
+    e = randomise(Tener(dims(site), **options))
 
     def logit(q: Tensor, k: Tensor, layer: int, h: int, i: int, j: int) -> Tensor:
         r, back = (pe(x, 4, options.get("denominator", "paper")) for x in (i - j, j - i))
@@ -154,8 +143,8 @@ def test_tener_takes_keys_from_the_input_itself(tiny: Callable[..., Transformer]
 
 
 REAL = {
-    "transformer_xl": lambda: drawn(TransformerXl(dims())),
-    "tener": lambda: drawn(Tener(dims(), key_term=True)),
+    "transformer_xl": lambda: randomise(TransformerXl(dims())),
+    "tener": lambda: randomise(Tener(dims(), key_term=True)),
 }
 
 
@@ -196,7 +185,7 @@ def group(x: int, alpha: int, beta: int, gamma: int) -> int:
 )
 def test_irpe_equals_the_formula_in_two_loops(site: str, options: dict[str, Any]) -> None:
     sizes = (2, 4, 6)
-    e = drawn(Irpe(dims(site), **{"key": "contextual"} | options, alpha=2, beta=4, gamma=6))
+    e = randomise(Irpe(dims(site), **{"key": "contextual"} | options, alpha=2, beta=4, gamma=6))
 
     def row(table: Tensor | None, layer: int, h: int, x: int) -> Tensor:
         assert table is not None
@@ -224,7 +213,7 @@ def test_irpe_equals_the_formula_in_two_loops(site: str, options: dict[str, Any]
 @pytest.mark.parametrize("parts", [(1, 1, 1), (0, 0, 1), (1, 0, 0), (0, 1, 0)])
 def test_composite_equals_the_formula_in_two_loops(site: str, parts: tuple[int, ...]) -> None:
     fixed, query, key = map(bool, parts)
-    e = drawn(Composite(dims(site), 2, fixed, query, key))
+    e = randomise(Composite(dims(site), 2, fixed, query, key))
 
     def logit(q: Tensor, k: Tensor, layer: int, h: int, i: int, j: int) -> Tensor:
         x, back = (max(-2, min(2, d)) + 2 for d in (j - i, i - j))
@@ -238,7 +227,7 @@ def test_composite_equals_the_formula_in_two_loops(site: str, parts: tuple[int, 
 
 @sites
 def test_da_transformer_equals_the_formula_in_two_loops(site: str) -> None:
-    e = drawn(DaTransformer(dims(site)))
+    e = randomise(DaTransformer(dims(site)))
 
     def logit(q: Tensor, k: Tensor, layer: int, h: int, i: int, j: int) -> Tensor:
         v, w = e.v[layer, h].item(), e.w[layer, h].item()

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*enforce_sorted.*")
 def test_an_encoding_does_all_that_it_must(option: str, settings_of: Make) -> None:
     settings = settings_of(f"encoding={option}")
     matters = option not in ORDERLESS
-    check_encoding(settings, order_matters=matters, tokens=18, precisions=["float32"])
+    check_encoding(settings, order_matters=matters, tokens=9, precisions=["float32"])
 
 
 @pytest.mark.slow

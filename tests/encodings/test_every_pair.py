@@ -16,7 +16,6 @@ import torch
 
 from nmt.checks import example, parity, trial
 from nmt.checks.example import build_perturbed
-from nmt.checks.properties import shift
 from nmt.config.catalog import options_of
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
@@ -30,13 +29,12 @@ KINDS = representatives()
 BEAM = next(c for c in parity.CONDITIONS if c.name == "beams")  # steps, and rows that change places
 TOKENS = 9
 EXACT = 1e-10  # two float64 sums of the same numbers, and logits of unit size
-DRAWN, LAYERS, HEADS = 200, 3, 4
+PAIRS, DRAWN, LAYERS, HEADS = 120, 120, 3, 4
 REFUSALS = re.compile(
     "model: encoding: (more than one entry sets the scale of the scores"
-    "|one entry must make all embeddings complex|only one entry can take the place of softmax)"
+    "|one entry must make all embeddings complex|only one entry can replace softmax)"
     "|encoding[.]"
-    r"\w+: ((reads|makes features of) queries and keys, but|changes queries and keys, of which"
-    "|changes nothing, because)"
+    r"\w+: (reads queries and keys, but|changes nothing, because)"
 )
 OF_LAYERS = re.compile(
     r"(model: )?encoding[.]\w+: (layers: (this encoding works on what|without its key)"
@@ -46,9 +44,10 @@ USELESS = re.compile(r"encoding[.]\w+: [\w.]+ \(\w+\): gets no gradient")
 
 
 def pairs_of_kinds() -> list[tuple[str, str]]:
-    """Those of few kinds come first."""
-    few = few_representatives()
-    return sorted(combinations(KINDS, 2), key=lambda pair: not {*pair} <= {*few[:4]})
+    """All pairs of four kinds, and then some of the others."""
+    four = [*combinations(few_representatives()[:4], 2)]
+    others = [pair for pair in combinations(KINDS, 2) if pair not in four]
+    return [*four, *random.Random(2).sample(others, PAIRS)]
 
 
 @pytest.mark.parametrize("pair", fast_first(6, [(pair,) for pair in pairs_of_kinds()]))
@@ -61,16 +60,16 @@ def test_a_pair_of_two_kinds_is_exact_or_refused(
     assert all(justified(what, settings) for what in found), found
 
 
-@pytest.mark.parametrize("seed", fast_first(1, range(DRAWN // 20)))
+@pytest.mark.parametrize("seed", fast_first(1, range(DRAWN // 10)))
 def test_some_layers_are_exact_or_refused(seed: int, settings_of: Callable[..., Settings]) -> None:
     """One to three options, each entry in layers of its own."""
     draw, wrong = random.Random(seed), []
-    for _ in range(20):
+    for _ in range(10):
         options = draw.sample(options_of("encoding"), draw.choice([1, 2, 2, 3]))
         each = [restricted(settings_of(f"encoding={option}"), draw) for option in options]
         entries = reduce(merged, (settings.encoding for settings in each))
         settings = replace(each[0], encoding=entries)
-        found = mistakes(settings, shifted=False)
+        found = mistakes(settings)
         unjustified = [w for w in found if not (justified(w, settings) or OF_LAYERS.match(w))]
         wrong += [f"{entries}: {what}" for what in unjustified]
     assert not wrong, "\n".join(wrong)
@@ -94,7 +93,7 @@ def justified(refusal: str, settings: Settings) -> bool:
     return bool(REFUSALS.match(refusal) or (deaf and USELESS.match(refusal)))
 
 
-def mistakes(settings: Settings, shifted: bool = True) -> list[str]:
+def mistakes(settings: Settings) -> list[str]:
     """What a model in float64 does otherwise than it says, or why it is refused."""
     try:
         model = build_perturbed(settings).double()
@@ -106,12 +105,6 @@ def mistakes(settings: Settings, shifted: bool = True) -> list[str]:
     with torch.inference_mode():
         apart = [float((steps - full).abs().max()) for steps, full in BEAM.compare(model, TOKENS)]
     found += [f"step by step differs by {most:.1g}" for most in apart if not most < EXACT]
-    moved = shift(model) if shifted else None
-    relative = all(site.relative for site in model.sites.values())
-    deaf = any(e.may_lack_gradients for e in model.entries)  # to what the others change
-    same = moved is not None and moved < 1e-5
-    if moved is not None and same != relative and not (deaf and same):
-        found.append(f"relative is {relative}, but a shift shows {moved:.2g}")
     return found
 
 

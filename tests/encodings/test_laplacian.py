@@ -95,16 +95,6 @@ def test_a_projection_is_added() -> None:
     )
 
 
-def test_neighbours_in_a_batch_and_padding_change_nothing() -> None:
-    e = Laplacian(dims(), vectors=9).double()
-    rows = list(range(len(SENTENCES)))
-    together = e.embed(torch.zeros(len(rows), int(LENGTHS.max()), 8).double(), beside(rows))
-    for row in rows:
-        n = int(LENGTHS[row])
-        alone = e.embed(torch.zeros(1, n, 8).double(), beside([row]))
-        torch.testing.assert_close(together[row, :n], alone[0], atol=1e-10, rtol=0)
-
-
 def signs(training: bool, draws: int = 300) -> Tensor:
     """Those of one sentence in many passes [draw, vector], against the fixed ones."""
     e = Laplacian(dims(), vectors=4)

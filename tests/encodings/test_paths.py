@@ -12,7 +12,8 @@ from nmt.encodings.registry import create
 from nmt.encodings.trees.graph_transformer import GraphTransformer
 from nmt.encodings.trees.paths import LabelledTree
 from nmt.encodings.trees.structural import Structural
-from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
+from nmt.encodings.vectors import by_row
+from tests.encodings.attending import attend, dims, pass_over, qkv, randomise
 from tests.encodings.test_trees import batch, of_pieces, some, way_up
 
 KINDS = 4
@@ -135,7 +136,7 @@ def compare(
 )
 def test_structural_transformer_in_plain_loops(path: str, longest: int) -> None:
     options = {"kinds": KINDS, "longest": longest, "path": path}
-    e = drawn(create({"structural": options}, dims())[0])
+    e = randomise(create({"structural": options}, dims())[0])
     assert isinstance(e, Structural)
     vectors, zero = e.vectors[0, 0], torch.zeros(4, 4, dtype=torch.float64)
 
@@ -197,7 +198,7 @@ def gru(cell: nn.GRU, suffix: str, inputs: list[Tensor]) -> Tensor:
 
 
 def test_graph_transformer_in_plain_loops() -> None:
-    e = drawn(GraphTransformer(dims(), kinds=KINDS, longest=4, width=3))
+    e = randomise(GraphTransformer(dims(), kinds=KINDS, longest=4, width=3))
     zero = torch.zeros(4, 6, dtype=torch.float64)
 
     def relation(way: Walk) -> Tensor:
@@ -207,10 +208,13 @@ def test_graph_transformer_in_plain_loops() -> None:
     compare(e, relation, lambda layer, h: [e.query[layer, h], e.key[layer, h], zero])
 
 
-def test_graph_transformer_of_a_long_text_is_the_same_in_parts() -> None:
-    """Pairs of 400 tokens have more numbers than are held at a time."""
-    n = 400
-    e = drawn(GraphTransformer(dims(), kinds=KINDS, longest=2))
+def test_graph_transformer_of_a_long_text_is_the_same_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pairs of the tokens have more numbers than are held at a time."""
+    n = 20
+    monkeypatch.setattr(by_row, "CHUNK", 7 * n * 2 * 64)  # seven queries at a time
+    e = randomise(GraphTransformer(dims(), kinds=KINDS, longest=2))
     q, k, v = (t.requires_grad_() for t in qkv(n, dims(), rows=1))
     context = pass_over(n, rows=1)
     at = torch.arange(n)[None]

@@ -6,11 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context
 from nmt.encodings.recurrence.convolution import Convolution
 from nmt.encodings.recurrence.gru import Gru
-from nmt.encodings.recurrence.lstm import Lstm
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import dims, pass_over
 
@@ -52,48 +50,6 @@ def test_gru_equals_its_recurrence(site: str, both: bool) -> None:
             wanted = e.out(torch.cat([wanted, back], -1))
         assert torch.allclose(got[row, :n], wanted, atol=1e-12)
     assert isinstance(e.out, nn.Linear if site == "encoder" and both else nn.Identity)
-
-
-@pytest.mark.parametrize(
-    "make, options, names",
-    [
-        (Gru, {}, {"Gru.h": (2, 8)}),
-        (Gru, {"hidden": 5}, {"Gru.h": (2, 5)}),
-        (Lstm, {"hidden": 5}, {"Lstm.h": (2, 5), "Lstm.c": (2, 5)}),
-        (Convolution, {"width": 5}, {"Convolution.inputs": (2, 4, 8)}),
-        (Convolution, {"depthwise": True}, {"Convolution.inputs": (2, 2, 8)}),
-    ],
-)
-def test_states_are_carried(
-    make: type[Encoding], options: dict[str, int], names: dict[str, tuple[int, ...]]
-) -> None:
-    torch.manual_seed(0)
-    e = make(dims("decoder"), **options)
-    x = torch.randn(2, 9, 8)
-    whole = e.embed(x, pass_over(9, "decoder"))
-    state: dict[str, Tensor] = {}
-    at = torch.arange(9)[None]
-    parts = [
-        e.embed(x[:, a:b], Context("decoder", at[:, a:b], at[:, :b], at[:, a:b], state=state))
-        for a, b in ((0, 1), (1, 2), (2, 7), (7, 9))
-    ]
-    assert torch.allclose(torch.cat(parts, 1), whole, atol=1e-6)
-    assert {name: tuple(t.shape) for name, t in state.items()} == names
-
-
-def test_lstm_reads_padded_rows_from_their_ends() -> None:
-    torch.manual_seed(0)
-    e = Lstm(dims(), hidden=5)
-    x = torch.randn(2, 7, 8)
-    both = e.embed(x, padded(7, [7, 4]))
-    alone = e.embed(x[1:, :4], padded(4, [4]))
-    assert torch.allclose(both[1:, :4], alone, atol=1e-6)
-    assert not torch.allclose(e.embed(x, pass_over(7))[1, :4], alone[0], atol=1e-3)
-    assert set(e.state_dict()) == {
-        *(f"lstm.{kind}_l0{way}" for way in ("", "_reverse")
-          for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")),
-        "out.weight", "out.bias",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("site", ["encoder", "decoder"])

@@ -14,7 +14,7 @@ from nmt.encodings.attention.shaw_absolute import ShawAbsolute
 from nmt.encodings.base import Dims
 from nmt.encodings.context import Context
 from nmt.encodings.limits import max_length
-from nmt.encodings.vectors import huang
+from nmt.encodings.vectors import by_row
 from nmt.encodings.vectors.by_row import query_products, row_sums
 from nmt.encodings.vectors.huang import Huang
 from nmt.encodings.vectors.relative import Relative
@@ -124,7 +124,7 @@ def test_method_3_in_parts_is_method_3(monkeypatch: pytest.MonkeyPatch) -> None:
     q, k, _ = qkv(9, e.dims)
     results = []
     for chunk in (2**24, 2 * 2 * 9 * 4 * 2):  # all queries at once; two at a time
-        monkeypatch.setattr(huang, "CHUNK", chunk)
+        monkeypatch.setattr(by_row, "CHUNK", chunk)
         x, y = (t.clone().requires_grad_() for t in (q, k))
         e.zero_grad()
         s = e.scores(q @ k.mT, x, y, 1, pass_over(9))

@@ -8,14 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt import build
-from nmt.checks import example, parity
+from nmt.checks import parity
 from nmt.checks.example import build_perturbed
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context
 from nmt.encodings.passes import whole
-from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
 from nmt.encodings.site import Encodings
 from nmt.encodings.vectors.irpe import Irpe
@@ -108,48 +106,6 @@ def test_two_that_remember_by_the_same_name_serve_different_layers(
         beams = next(c for c in parity.CONDITIONS if c.name == "beams")
         for steps, full in beams.compare(model, 9):
             assert float((steps - full).abs().max()) < 1e-10
-
-
-def shifted(model: Transformer, ids: Ids) -> float:
-    """By how much logits change when all positions are five later."""
-    source, target = ids(2, 6), ids(2, 7, seed=3)
-    columns = example.columns(model.entries, source)
-    before = model(source, target, columns)
-    for site in model.sites.values():
-        for e in site:
-            e.positions = Index(start=5)
-    return float((model(source, target, columns) - before).detach().abs().max())
-
-
-PAIRS = {  # whether two know distances alone; all pairs are tried in test_every_pair.py
-    "rotary,relative": False, "rotary,relative_value": True, "rotary,huang_2": True,
-    "rotary,tener": False, "rotary,xpos": True, "rotary,sine_spe": False, "rotary,alibi": True,
-    "rotary,lstm": True, "rotary,absolute": False, "sine_spe,relative_value": True,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("pair", PAIRS)
-def test_rotated_queries_beside_what_is_not_rotated(pair: str, tiny: Make, ids: Ids) -> None:
-    model = tiny(f"encoding=[{pair}]")
-    assert model.encoder_encodings.relative == PAIRS[pair]
-    shift = shifted(model, ids)
-    assert shift < 1e-5 if PAIRS[pair] else shift > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("layout", "partial", "relative"),
-    [("interleaved", 1.0, True), ("interleaved", 0.5, True), ("halves", 1.0, False)],
-)
-def test_turns_in_other_planes_do_not_commute(
-    layout: str, partial: float, relative: bool, settings_of: Callable[..., Settings], ids: Ids
-) -> None:
-    settings = settings_of("encoding=none", "model.heads=1")
-    other = {"use": "rotary", "layout": layout, "partial": partial}
-    settings.encoding = {"rotary": {}, "other": other}
-    torch.manual_seed(0)
-    model = build.transformer(settings, 30, 30).eval()
-    assert model.encoder_encodings.relative == relative
-    assert (shifted(model, ids) < 1e-5) == relative
 
 
 def test_huang_3_keeps_what_earlier_entries_added() -> None:

@@ -23,7 +23,7 @@ from nmt.encodings.softmax.ssmax import Ssmax
 from nmt.encodings.softmax.stick_breaking import StickBreaking
 from nmt.encodings.vectors.relative import Relative
 from nmt.testing import check_encoding
-from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
+from tests.encodings.attending import attend, dims, pass_over, qkv, randomise
 from tests.pages import text_of
 
 WORDS = 6
@@ -50,7 +50,7 @@ def covered(e: Coverage, q: Tensor, k: Tensor, layer: int) -> Tensor:
 
 @pytest.mark.parametrize("fertility", [True, False])
 def test_coverage_equals_loops(fertility: bool) -> None:
-    e = drawn(Coverage(dims("cross"), fertility))
+    e = randomise(Coverage(dims("cross"), fertility))
     q, k, v = qkv(WORDS, dims())
     scores, _, _ = attend(e, q, k, v, pass_over(WORDS, "cross"), layer=1)
     torch.testing.assert_close(scores, covered(e, q, k, 1))
@@ -59,7 +59,7 @@ def test_coverage_equals_loops(fertility: bool) -> None:
 @pytest.mark.parametrize("per", ["component", "head"])
 @pytest.mark.parametrize("norm", [True, False])
 def test_gates_equal_loops(per: str, norm: bool) -> None:
-    e = drawn(GatedAttention(dims(), per=per, norm=norm))  # type: ignore[arg-type]
+    e = randomise(GatedAttention(dims(), per=per, norm=norm))  # type: ignore[arg-type]
     q, k, v = qkv(WORDS, dims())
     _, p, o = attend(e, q, k, v, pass_over(WORDS), layer=1)
     x = q.transpose(1, 2).flatten(2)

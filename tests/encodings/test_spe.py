@@ -15,12 +15,10 @@ from nmt.encodings.rotary.sine_spe import SineSpe
 from tests.encodings.attending import dims, pass_over, qkv
 
 
-def shaken(e: Encoding) -> Encoding:
-    """In float64, with frequencies that turn within a few tokens."""
-    e = e.double()
-    if isinstance(e, SineSpe):
-        torch.nn.init.normal_(e.raw_frequencies)
-    return e
+def with_short_waves(e: SineSpe) -> SineSpe:
+    """Make it float64, with frequencies that turn within a few tokens."""
+    torch.nn.init.normal_(e.raw_frequencies)
+    return e.double()
 
 
 def products(e: Encoding, q: Tensor, k: Tensor, layer: int, c: Context) -> Tensor:
@@ -55,8 +53,8 @@ def wave(e: SineSpe, h: int, d: int, x: int) -> Tensor:
 @pytest.mark.parametrize("site", ["encoder", "decoder"])
 @pytest.mark.parametrize("gated", [True, False])
 def test_sine_spe_in_loops(site: str, gated: bool) -> None:
-    e = shaken(SineSpe(dims(site), waves=3, gated=gated))
-    assert isinstance(e, SineSpe) and e.relative
+    e = with_short_waves(SineSpe(dims(site), waves=3, gated=gated))
+    assert e.relative
     q, k, _ = qkv(6, e.dims)
     for layer in range(2):
         got = products(e, q, k, layer, pass_over(6, site))
@@ -68,7 +66,7 @@ def test_sine_spe_in_loops(site: str, gated: bool) -> None:
 def test_the_estimate_is_right_on_average() -> None:
     """Errors shrink as 1 / sqrt(R); 40,000 columns leave about half a percent of the norms."""
     torch.manual_seed(0)
-    exact = shaken(SineSpe(dims(), waves=3))
+    exact = with_short_waves(SineSpe(dims(), waves=3))
     q, k, _ = qkv(6, exact.dims)
     wanted = products(exact, q, k, 0, pass_over(6))
     errors = {}

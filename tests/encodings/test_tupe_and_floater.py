@@ -17,7 +17,7 @@ from nmt.encodings.biases.t5 import bucket
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.positions import Index, Sample, Shift
 from nmt.encodings.site import Encodings
-from tests.encodings.attending import attend, dims, drawn, pass_over, qkv, shaken
+from tests.encodings.attending import attend, dims, pass_over, qkv, randomise
 
 
 def vectors(e: Floater, layer: int, c: Context) -> tuple[Tensor, Tensor, Tensor]:
@@ -124,7 +124,7 @@ FORMS = ("dense", "random", "factorised")
 
 
 def synthesizer(form: Any, site: str = "encoder") -> Synthesizer:
-    e: Synthesizer = drawn(Synthesizer(dims(site), form, longest=8, rank=3))
+    e: Synthesizer = randomise(Synthesizer(dims(site), form, longest=8, rank=3))
     return e
 
 
@@ -171,8 +171,7 @@ SITES = pytest.mark.parametrize("site", ["encoder", "decoder"])
 @pytest.mark.parametrize("reset, start", [(False, 0), (True, 3)])
 def test_tupe_in_loops(site: str, relative: bool, reset: bool, start: int) -> None:
     buckets, far = (8, 6) if relative else (None, None)
-    e = shaken(Tupe(dims(site, positions=Index(start)), 9 + start, buckets, far, reset))
-    assert isinstance(e, Tupe)
+    e = randomise(Tupe(dims(site, positions=Index(start)), 9 + start, buckets, far, reset))
     q, k, v = qkv(9, e.dims)
 
     def normed(x: Tensor) -> Tensor:
@@ -201,8 +200,7 @@ def test_tupe_in_loops(site: str, relative: bool, reset: bool, start: int) -> No
 @SITES
 @pytest.mark.parametrize("at", [Index(start=2), Shift(k=5), Sample(30, test_length=20)])
 def test_tupe_unties_the_first_token_wherever_it_stands(site: str, at: Positions) -> None:
-    e = shaken(Tupe(dims(site, positions=at), 30, reset=True))
-    assert isinstance(e, Tupe) and e.first is not None
+    e = randomise(Tupe(dims(site, positions=at), 30, reset=True))
     c = pass_over(9, site)
     c.training = True
     bias = Encodings([e]).bias(0, c)
@@ -215,9 +213,8 @@ def test_tupe_unties_the_first_token_wherever_it_stands(site: str, at: Positions
 
 def test_diet_in_loops() -> None:
     for per_layer in (False, True):
-        absolute = shaken(Diet(dims(), longest=9, rank=3, per_layer=per_layer))
-        relative = shaken(Diet(dims(), reference="relative", longest=3, per_layer=per_layer))
-        assert isinstance(absolute, Diet) and isinstance(relative, Diet)
+        absolute = randomise(Diet(dims(), longest=9, rank=3, per_layer=per_layer))
+        relative = randomise(Diet(dims(), reference="relative", longest=3, per_layer=per_layer))
         assert absolute.to_key is not None and relative.to_key is None
         for layer in range(2):
             own = layer * per_layer

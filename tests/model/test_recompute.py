@@ -19,7 +19,6 @@ Ids = Callable[..., Tensor]
 MODELS = [  # each encoding is tried by `check_recomputation`
     ["encoding=[sine_spe_stochastic,fire]", "model.norm=post", "model.share_layers=true"],
     ["encoding=[complex_order,alibi]", "+encoding.alibi.at=sample"],
-    ["encoding=lrpe", "model.drop_residual=[2]"],
 ]
 
 

@@ -8,7 +8,7 @@ import torch
 
 from nmt.checks import example
 from nmt.model.transformer import Transformer
-from tests.composing import representatives
+from tests.composing import few_representatives
 
 Make = Callable[..., Transformer]
 SIZE = [f"model.{which}dropout=0" for which in ("", "attention_", "feedforward_")]  # of a CPU's own
@@ -35,7 +35,7 @@ def given(model: Transformer, rows: int = 2, source: int = 7, target: int = 6) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("option", [*representatives(), "lstm"])
+@pytest.mark.parametrize("option", [*few_representatives(), "lstm"])
 def test_a_pass_is_one_graph(option: str, tiny: Make) -> None:
     model = tiny(f"encoding={option}", *SIZE).train()
     found = torch._dynamo.explain(model.hidden)(*given(model))

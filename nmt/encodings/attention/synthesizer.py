@@ -22,7 +22,7 @@ from nmt.encodings.base import Context, Dims, Encoding
 
 
 class Synthesizer(Encoding):
-    """Learns scores by position, in the place of products of queries and keys.
+    """Learns scores by position, instead of products of queries and keys.
 
     Per layer and head longest (head_dim + 1), longest^2, or 2 longest rank numbers.
     """
@@ -50,7 +50,7 @@ class Synthesizer(Encoding):
             self.key_table = self.table(longest, width, per_head=True)  # B
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
-        """sqrt(head_dim) e in the place of q k^T, so that the scaling makes it e."""
+        """sqrt(head_dim) e instead of q k^T, so that the scaling makes it e."""
         weight = self.weight[layer].to(s.dtype)  # [heads, longest, width]
         if self.form == "dense":
             e = q.relu() @ weight.mT + self.bias_of_key[layer].to(s.dtype)  # of all positions

@@ -24,8 +24,7 @@ class BiasTable(Encoding):
     zero, as attention without positions.
     """
 
-    position_type = "integer"  # with reference=relative; absolute refuses such positions
-    distances_only = True
+    position_type = "integer"
     zeros = ("weight",)
     weight: nn.Parameter  # [layers | 1, heads | 1, rows, 1]
 
@@ -37,13 +36,9 @@ class BiasTable(Encoding):
         per_layer: bool = True,
         per_head: bool = True,
     ) -> None:
-        relative = reference == "relative"
-        count = None if relative else longest  # distances are clipped instead
         super().__init__(dims)
-        self.relative = relative
-        self.num_positions = count
-        if reference == "absolute" and self.positions.distances_only:
-            raise ValueError("reference=absolute: needs a position for every single token")
+        self.relative = self.distances_only = relative = reference == "relative"
+        self.num_positions = None if relative else longest  # distances are clipped instead
         self.longest = longest
         rows = 2 * longest - 1 if relative else longest**2
         self.weight = self.table(rows, 1, per_layer=per_layer, per_head=per_head)

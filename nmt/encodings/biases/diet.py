@@ -22,8 +22,7 @@ class Diet(Encoding):
     all layers unless per_layer.
     """
 
-    position_type = "integer"  # with reference=relative; absolute refuses such positions
-    distances_only = True
+    position_type = "integer"
     to_query: nn.Parameter  # P_Q [layers | 1, heads, longest, rank]; R with rank 1 (relative)
     to_key: nn.Parameter | None  # P_K, the same shape
 
@@ -35,17 +34,13 @@ class Diet(Encoding):
         rank: PositiveInt | None = None,
         per_layer: bool = False,
     ) -> None:
-        relative = reference == "relative"
-        count = None if relative else longest  # distances are clipped instead
         super().__init__(dims)
-        self.relative = relative
-        self.num_positions = count
+        self.relative = self.distances_only = relative = reference == "relative"
+        self.num_positions = None if relative else longest  # distances are clipped instead
         if relative and rank is not None:
             raise ValueError(f"rank={rank}: reference=relative learns one number per distance")
         if not relative and rank is None:
             raise ValueError("rank=null: reference=absolute needs at least 1")
-        if not relative and self.positions.distances_only:
-            raise ValueError("reference=absolute: needs a position for every single token")
         self.longest = longest
         self.zeros = ("to_query" if relative else "to_key",)  # both zero would not learn
         rows = 2 * longest - 1 if relative else longest

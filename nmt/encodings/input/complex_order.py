@@ -87,7 +87,7 @@ class ComplexOrder(Encoding):
         return torch.stack(parts, dim=1).flatten(0, 1)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
-        """Put the modulus in the place of q k^T; what entries before it added stays."""
+        """Replace q k^T by the modulus; what entries before it added stays."""
         return self._moduli(q, k) + (s - q @ k.mT)  # in this order both streams get the same bits
 
     def _moduli(self, q: Tensor, k: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Takase and Okazaki (2019), Positional Encoding to Control Output Sequence Length: ratio form.
 
 LRPE(t)[2b] = sin(t / n^(2b/d)), LRPE(t)[2b + 1] = cos(t / n^(2b/d)): the sinusoids of Vaswani et
-al. with the desired length n of the output, eos included, in the place of 10000.
+al. with the desired length n of the output, eos included, instead of 10000.
 """
 
 import torch

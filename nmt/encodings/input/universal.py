@@ -29,13 +29,13 @@ class Universal(Encoding):
 
     def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
         """Add PE(position) + PE(step) to x [batch, query, dim]; steps count all of the stack."""
-        places = context.once(
+        positions = context.once(
             ("universal", self.layout, self.denominator), lambda: self._pe(context.queries)
         )
         served = self.dims.served_layers
         number = layer if served is None else served[layer]
         step = self._pe(x.new_full((1,), number + 1, dtype=torch.long))
-        return x + (places + step).to(x.dtype)
+        return x + (positions + step).to(x.dtype)
 
     def _pe(self, at: Tensor) -> Tensor:
         return sinusoids(at, self.dims.dim, self.layout, self.denominator)

@@ -74,6 +74,6 @@ class Fope(Rotary):
 
         waves = context.once(("fope", which, id(self)), make)
         c, s = waves @ self.coefficients[layer, :, None].to(waves.dtype)
-        others = (0, self.rotary_dim // 2 - c.shape[-1])
+        rest = (0, self.rotary_dim // 2 - c.shape[-1])
         sine = 1.0 if self.form == "authors" else 0.0
-        return F.pad(c, others, value=1.0).to(dtype), F.pad(s, others, value=sine).to(dtype)
+        return F.pad(c, rest, value=1.0).to(dtype), F.pad(s, rest, value=sine).to(dtype)

@@ -47,10 +47,7 @@ class Rotary(Encoding):
                 f"partial={partial}: must leave an even number of {dims.head_dim} components to "
                 f"rotate, not {rotary_dim}"
             )
-        a, b = pair(torch.arange(rotary_dim, device="cpu"), layout)
-        planes = frozenset(map(frozenset, zip(a.tolist(), b.tolist(), strict=False)))
         super().__init__(dims)
-        self.rotation_planes = planes
         self.rotary_dim, self.layout = rotary_dim, layout
         self.base, self.scaling, self.factor = base, scaling, factor
         if (scaling == "none") != (factor == 1):
@@ -87,7 +84,7 @@ class Rotary(Encoding):
         return rotated if self.rotary_dim == x.shape[-1] else torch.cat([rotated, rest], dim=-1)
 
     def unpair(self, a: Tensor, b: Tensor) -> Tensor:
-        """Undo `paired`."""
+        """The inverse of `pair`."""
         if self.layout == "interleaved":
             return torch.stack((a, b), dim=-1).flatten(-2)
         return torch.cat((a, b), dim=-1)

@@ -42,10 +42,8 @@ class SineSpe(Encoding):
         gated: bool = True,
         realizations: PositiveInt | None = None,
     ) -> None:
-        planes = frozenset([frozenset(range(dims.head_dim))])  # each component in its own way
         super().__init__(dims)
         self.relative = mode == "exact"
-        self.rotation_planes = planes
         if mode == "exact" and realizations is not None:
             raise ValueError(f"realizations={realizations}: mode=exact draws nothing")
         if mode == "stochastic" and realizations is None:

@@ -21,7 +21,7 @@ from nmt.encodings.base import Context, Dims, Encoding
 
 
 class Gaussian(Encoding):
-    """Weighs keys by a normal density around a place near the query; learns nothing."""
+    """Weighs keys by a normal density around a position near the query; learns nothing."""
 
     relative = True
     distances_only = True

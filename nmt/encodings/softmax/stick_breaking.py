@@ -23,7 +23,7 @@ from nmt.encodings.base import Context, Dims, Encoding
 
 
 class StickBreaking(Encoding):
-    """Breaks a stick in the place of softmax; learns at most vectors for what is left of it."""
+    """Breaks a stick instead of softmax; learns at most vectors for what is left of it."""
 
     vector: nn.Parameter | None  # [layers, heads, 1, head_dim]
 

@@ -17,14 +17,14 @@ from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.biases.bias_table import scalars
 from nmt.encodings.positions_columns import Heads
-from nmt.encodings.trees.paths import LabelledTree, in_parts
+from nmt.encodings.trees.paths import LabelledTree, with_vectors
 
 
 class GraphTransformer(Encoding):
     """2 matrices per layer: 4 layers width dim, 6 width (2 width + 2) of the GRU, width per step.
 
     All pieces of a word have its paths. Paths longer than `longest`, those within a word, and none
-    have a vector each in place of steps.
+    have a vector each instead of steps.
     """
 
     sites = ("encoder",)  # columns are parallel to the source
@@ -63,7 +63,7 @@ class GraphTransformer(Encoding):
             to_queries = torch.einsum("bhiw,bijw->bhij", q, r)
             return to_queries + torch.einsum("bhjw,bijw->bhij", k, r)
 
-        return s + scalars(both, index) + in_parts(products, q, states, index)
+        return s + scalars(both, index) + with_vectors(products, q, states, index)
 
     def _states(self, context: Context) -> tuple[Tensor, Tensor]:
         """Of all paths [path, 2 width], and the number of each pair's [batch, query, key].

@@ -58,8 +58,8 @@ def eigenvectors(heads: Tensor, words: Tensor, lengths: Tensor | None, count: in
     """
     depths(heads)  # raises ValueError for what is no tree
     n, first = heads.shape[1], first_pieces(words)
-    place = torch.arange(n, device=heads.device)
-    nodes = (first == place) & (place < (n if lengths is None else lengths[:, None]))
+    at = torch.arange(n, device=heads.device)
+    nodes = (first == at) & (at < (n if lengths is None else lengths[:, None]))
     number = nodes.cumsum(1)
     weight = F.pad(number.double().square().sin() * nodes, (0, 1))[..., None]
     above = torch.where(heads > 0, heads - 1, n)  # node n is above all roots

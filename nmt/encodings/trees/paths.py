@@ -8,27 +8,25 @@ for a whole path each: within a word, a path longer than `longest`, and none, be
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from nmt.encodings.context import Context
 from nmt.encodings.positions_columns import per_token
 from nmt.encodings.trees.trees import first_pieces, steps_up
+from nmt.encodings.vectors.by_row import by_queries
 from nmt.system.device import to_device
 
 WITHIN, LONGER, NONE = range(3)  # steps after the 2 kinds
 LARGEST = 2**53  # integers that float64 holds
-CHUNK = 2**24  # numbers of vectors of pairs that are held at a time; 64 MiB in float32
 
 
 @dataclass(frozen=True)
 class LabelledTree:
-    """The columns of a labelled tree, and how far its paths are told apart."""
+    """The columns of a labelled tree; longer paths than `longest` are not distinguished."""
 
     heads: str
     labels: str
@@ -63,8 +61,8 @@ class LabelledTree:
         names = (self.heads, "words", self.labels)
         heads, words, labels = (per_token(name, context.keys, context) for name in names)
         steps = steps_up(heads, words)
-        place = torch.arange(heads.shape[1], device=heads.device)
-        edges = (first_pieces(words) == place) & (heads > 0)  # of each word one, to its head
+        at = torch.arange(heads.shape[1], device=heads.device)
+        edges = (first_pieces(words) == at) & (heads > 0)  # of each word one, to its head
         above = (steps >= 0).double()
         on = above * edges[:, None]  # whether that of a word [.., c] leads from i to its root
         off = 1 - on.mT
@@ -98,24 +96,17 @@ class LabelledTree:
         return steps, length.clamp(min=1), index
 
 
-def in_parts(
+def with_vectors(
     f: Callable[[Tensor, Tensor], Tensor], x: Tensor, rows: Tensor, index: Tensor
 ) -> Tensor:
     """f(x, r) for x [batch, heads, query, any] and the vectors of pairs, r_ij = rows[index_ij].
 
-    All r [batch, query, key, width] are too much to hold: f gets those of some queries at a time,
-    and again for the gradient. rows: [path, width]; index: [batch, query, key].
+    f gets r [batch, query, key, width] for some queries at a time. rows: [path, width]; index:
+    [batch, query, key].
     """
 
     def part(x: Tensor, index: Tensor) -> Tensor:
         return f(x, F.embedding(index, rows.to(x.dtype)))
 
-    batch, queries, keys = index.shape
-    step = max(1, CHUNK // max(1, batch * keys * rows.shape[1]))
-    if step >= queries:
-        return part(x, index)
-    parts = zip(x.split(step, 2), index.split(step, 1), strict=True)
-    if not torch.is_grad_enabled():
-        return torch.cat([part(*each) for each in parts], 2)
-    again = partial(checkpoint, part, use_reentrant=False, preserve_rng_state=False)
-    return torch.cat([again(*each) for each in parts], 2)
+    batch, _, keys = index.shape
+    return by_queries(part, x, index, per_query=batch * keys * rows.shape[1])

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, softmax
 from nmt.encodings.positions_columns import Heads
-from nmt.encodings.trees.paths import LARGEST, LabelledTree, in_parts
+from nmt.encodings.trees.paths import LARGEST, LabelledTree, with_vectors
 
 FEATURES = 100_000  # vectors of whole paths, at most
 POOLING = 128  # width of the map that weighs steps
@@ -74,7 +74,7 @@ class Structural(Encoding):
         """Add q_i . (W_R r_ij) to s [batch, heads, query, key]."""
         q = q @ self.pick(self.key, layer)
         rows, index = self._relations(layer, context)
-        return s + in_parts(partial(torch.einsum, "bhid,bijd->bhij"), q, rows, index)
+        return s + with_vectors(partial(torch.einsum, "bhid,bijd->bhij"), q, rows, index)
 
     def outputs(
         self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
@@ -82,7 +82,7 @@ class Structural(Encoding):
         """Add the sum of W_F r_ij, weighted by p [batch, heads, query, key]."""
         assert p is not None  # as it reads probabilities
         rows, index = self._relations(layer, context)
-        summed = in_parts(partial(torch.einsum, "bhij,bijd->bhid"), p, rows, index)
+        summed = with_vectors(partial(torch.einsum, "bhij,bijd->bhid"), p, rows, index)
         return o + summed @ self.pick(self.value, layer).mT
 
     def _relations(self, layer: int, context: Context) -> tuple[Tensor, Tensor]:

@@ -87,8 +87,8 @@ def binarise(heads: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
 
     A first child hangs on its head (branch 0), any other on the sister before it (branch 1).
     """
-    place = torch.arange(1, heads.shape[1] + 1, device=heads.device)
-    sister = torch.where(_earlier_sisters(heads, words), place, 0).amax(2)  # the nearest; 0: none
+    at = torch.arange(1, heads.shape[1] + 1, device=heads.device)
+    sister = torch.where(_earlier_sisters(heads, words), at, 0).amax(2)  # the nearest; 0: none
     later = (heads > 0) & (sister > 0)
     return torch.where(later, sister, heads), later.long()
 
@@ -100,10 +100,10 @@ def birth_order(heads: Tensor, words: Tensor) -> Tensor:
 
 def first_pieces(words: Tensor) -> Tensor:
     """Where, from 0, the word of each piece begins: [batch, n]."""
-    place = torch.arange(words.shape[1], device=words.device).expand_as(words)
+    at = torch.arange(words.shape[1], device=words.device).expand_as(words)
     begins = torch.ones_like(words, dtype=torch.bool)
     begins[:, 1:] = words[:, 1:] != words[:, :-1]
-    return torch.where(begins, place, 0).cummax(1).values
+    return torch.where(begins, at, 0).cummax(1).values
 
 
 def ancestors(heads: Tensor) -> Iterator[Tensor]:
@@ -126,6 +126,6 @@ def ancestors(heads: Tensor) -> Iterator[Tensor]:
 def _earlier_sisters(heads: Tensor, words: Tensor) -> Tensor:
     """Whether j begins a word before that of i, with the same head: [batch, i, j]."""
     first = first_pieces(words)
-    place = torch.arange(heads.shape[1], device=heads.device)
-    sisters = (heads[:, :, None] == heads[:, None, :]) & (first == place)[:, None, :]
-    return sisters & (place < first[:, :, None])
+    at = torch.arange(heads.shape[1], device=heads.device)
+    sisters = (heads[:, :, None] == heads[:, None, :]) & (first == at)[:, None, :]
+    return sisters & (at < first[:, :, None])

@@ -2,15 +2,23 @@
 
 Autograd could do both; these functions know that heads share most tables, so that a product with
 all tokens of all heads is one matrix product.
+
+What needs a vector for each pair, a number for every batch, head, query, key and component, is too
+much to hold: it is computed for some queries at a time, and once more for the gradient.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from nmt.system.products import gradient, product
+
+CHUNK = 2**24  # numbers that are held at a time; 64 MiB in float32
 
 
 def query_products(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
@@ -31,10 +39,26 @@ def row_sums(p: Tensor, rows: Tensor, index: Tensor) -> Tensor:
     return sums
 
 
+def by_queries(
+    f: Callable[[Tensor, Tensor], Tensor], x: Tensor, index: Tensor, per_query: int
+) -> Tensor:
+    """f(x, index) for x [batch, heads, query, any] and index [batch | 1, query, key], in parts.
+
+    `per_query`: so many numbers does f hold for a query.
+    """
+    step = max(1, CHUNK // max(1, per_query))
+    if step >= x.shape[2]:
+        return f(x, index)
+    parts = zip(x.split(step, 2), index.split(step, 1), strict=True)
+    if torch.is_grad_enabled():
+        f = partial(checkpoint, f, use_reentrant=False, preserve_rng_state=False)
+    return torch.cat([f(*part) for part in parts], 2)
+
+
 class _QueryProducts(Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
-        products = _times(q, rows.mT)
+        products = _multiply(q, rows.mT)
         ctx.save_for_backward(q.to(products.dtype), rows, index)
         return gather(products, index)
 
@@ -43,15 +67,15 @@ class _QueryProducts(Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         q, rows, index = ctx.saved_tensors
         sums = sum_by_row(g, index, rows.shape[1])
-        by_rows = _outer(sums, q, rows) if ctx.needs_input_grad[1] else None
-        return _times(sums, rows), by_rows, None
+        by_rows = _gradient_of_rows(sums, q, rows) if ctx.needs_input_grad[1] else None
+        return _multiply(sums, rows), by_rows, None
 
 
 class _RowSums(Function):
     @staticmethod
     def forward(ctx: Any, p: Tensor, rows: Tensor, index: Tensor) -> Tensor:
         sums = sum_by_row(p, index, rows.shape[1])
-        o = _times(sums, rows)
+        o = _multiply(sums, rows)
         ctx.save_for_backward(sums.to(o.dtype), rows, index)
         return o
 
@@ -59,8 +83,8 @@ class _RowSums(Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         sums, rows, index = ctx.saved_tensors
-        by_p = gather(_times(g, rows.mT), index)
-        by_rows = _outer(sums, g, rows) if ctx.needs_input_grad[1] else None
+        by_p = gather(_multiply(g, rows.mT), index)
+        by_rows = _gradient_of_rows(sums, g, rows) if ctx.needs_input_grad[1] else None
         return by_p, by_rows, None
 
 
@@ -96,14 +120,14 @@ def _sums_as_product(p: Tensor, index: Tensor, rows: int) -> Tensor:
     return sums.transpose(0, 1).unflatten(0, p.shape[:2])
 
 
-def _times(x: Tensor, rows: Tensor) -> Tensor:
+def _multiply(x: Tensor, rows: Tensor) -> Tensor:
     """x [batch, heads, n, m] @ rows [heads | 1, m, l]."""
     rows = rows.to(x.dtype)
     return x @ rows if len(rows) > 1 else product(x, rows[0].mT)  # with all tokens at once
 
 
-def _outer(sums: Tensor, x: Tensor, rows: Tensor) -> Tensor:
-    """The gradient of rows: sums^T x over all tokens, and over the heads that share them."""
+def _gradient_of_rows(sums: Tensor, x: Tensor, rows: Tensor) -> Tensor:
+    """sums^T x over all tokens, and over the heads that share rows: as rows."""
     if len(rows) > 1:
         return (sums.mT @ x).sum(0).to(rows.dtype)
     return gradient(sums.flatten(0, 2), x.flatten(0, 2))[None].to(rows.dtype)

@@ -18,14 +18,11 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from nmt.config.check import NonNegativeInt
 from nmt.encodings.base import Context, Dims, Encoding
-from nmt.encodings.vectors.by_row import query_products
+from nmt.encodings.vectors.by_row import by_queries, query_products
 from nmt.encodings.vectors.distances import key_products
-
-CHUNK = 2**24  # numbers that method 3 holds at a time; 64 MiB in float32
 
 
 class Huang(Encoding):
@@ -81,27 +78,11 @@ class Huang(Encoding):
 
 
 def _triple(q: Tensor, k: Tensor, a: Tensor, index: Tensor) -> Tensor:
-    """sum_d q_id k_jd a[index_ij]_d: [batch, heads, query, key].
+    """sum_d q_id k_jd a[index_ij]_d: [batch, heads, query, key]."""
 
-    A number for every batch, head, query, key and d is too much to hold, let alone to keep for
-    the backward pass: it is done for some queries at a time, and done again for the gradient.
-    """
-    batch, heads, queries, width = q.shape
-    step = max(1, CHUNK // max(1, batch * heads * k.shape[2] * width))
-    if step >= queries:
-        return _chunk(q, k, a, index)
-    parts = zip(q.split(step, 2), index.split(step, 1), strict=False)
-    return torch.cat(
-        [
-            checkpoint(_chunk, part, k, a, rows, use_reentrant=False, preserve_rng_state=False)
-            if torch.is_grad_enabled()
-            else _chunk(part, k, a, rows)
-            for part, rows in parts
-        ],
-        dim=2,
-    )
+    def products(q: Tensor, index: Tensor) -> Tensor:
+        between = a[:, index.mT].transpose(0, 1)  # [batch | 1, heads | 1, key, query, head_dim]
+        return ((q[:, :, None] * between) @ k[..., None])[..., 0].mT
 
-
-def _chunk(q: Tensor, k: Tensor, a: Tensor, index: Tensor) -> Tensor:
-    between = a[:, index.mT].transpose(0, 1)  # [batch | 1, heads | 1, key, query, head_dim]
-    return ((q[:, :, None] * between) @ k[..., None])[..., 0].mT
+    batch, heads, _, width = q.shape
+    return by_queries(products, q, index, per_query=batch * heads * k.shape[2] * width)
