@@ -27,7 +27,7 @@ from nmt.text.protection import Protection
 from nmt.text.side import Sides
 from nmt.text.tokenizer import Tokenizer, normalise
 
-REJOINED = 50  # every so many lines, words are joined to text again
+SAMPLED = 50  # every so many lines, words are joined to text again
 DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
 
 
@@ -128,10 +128,10 @@ class Cleaning(NamedTuple):
         for tokenizer, text, noted in zip(self.tokenizers, pair, changes, strict=True):
             words = tokenizer.words(text, noted)
             both.append(words)
-            if line % REJOINED == 1 and tokenizer.parts(text) == [text]:
+            if line % SAMPLED == 1 and tokenizer.parts(text) == [text]:
                 noted[report.REJOINED] += 1
                 if tokenizer.text(words) != normalise(text, tokenizer.normalize):
-                    noted[report.OTHERWISE] += 1
+                    noted[report.CHANGED] += 1
         return both
 
 

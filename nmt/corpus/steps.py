@@ -173,11 +173,10 @@ class Preparation:
         (directory / "train" / "hashes").write_bytes(unique.tobytes())
         stores = {split: PairStore(directory / split) for split in SPLITS}
         reports = {
-            split: report.report_split(counted.pairs, counted.changes, stores[split], sides)
+            split: report.report_split(counted.pairs, counted.changes, stores[split])
             for split, counted in self.counted.items()
         }
         reports["train"]["duplicates"] = len(train) - len(unique)
         reports["dev"]["known"] = int(np.isin(dev, unique).sum())
-        reports["dev"] |= report.count_symbols(stores["train"], stores["dev"], sides[0])
         sizes = {name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)}
         return reports | {"vocabulary": sizes}
