@@ -22,7 +22,7 @@ CLOSE = 1e-4  # what two contents get is equal, or nothing
 FLAT = 0.02  # of the largest logit: less is not worth a panel
 TINY = 1e-7  # a weight that is not drawn
 BLOCKED = -1e30  # a logit below this hides its key
-PLACE, DISTANCE = "position (tokens)", "distance (tokens)"
+POSITION, DISTANCE = "position (tokens)", "distance (tokens)"
 
 
 class MatrixPanel(NamedTuple):
@@ -73,7 +73,7 @@ def position_panels(vectors: Tensor) -> list[Panel]:
     distances = np.arange(-most, most + 1)
     curve = np.array([np.diagonal(alike.values, d).mean() for d in distances])
     return [
-        MatrixPanel("Vectors added", PLACE, "component", "value", vectors.numpy(), True),
+        MatrixPanel("Vectors added", POSITION, "component", "value", vectors.numpy(), True),
         alike,
         CurvesPanel("Similarity by distance", DISTANCE, "mean cosine", distances, [("", curve)]),
     ]
@@ -82,7 +82,7 @@ def position_panels(vectors: Tensor) -> list[Panel]:
 def similarity(title: str, vectors: Tensor) -> MatrixPanel:
     unit = F.normalize(vectors.double(), dim=-1)
     cosines = (unit @ unit.mT).numpy()
-    return MatrixPanel(title, PLACE, PLACE, "cosine", cosines, bool(cosines.min() < 0))
+    return MatrixPanel(title, POSITION, POSITION, "cosine", cosines, bool(cosines.min() < 0))
 
 
 def first_layer(e: Encoding) -> int:

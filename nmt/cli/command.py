@@ -28,16 +28,16 @@ def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> 
         _check_arguments(argv)
         command(argv)
         sys.stdout.flush()
-    except UserError as e:
-        return _report_error(str(e), e.code, e.details)
-    except (Exception, KeyboardInterrupt) as e:
-        if (code := exit_code(e)) == BUG:
+    except UserError as error:
+        return _report_error(str(error), error.code, error.details)
+    except (Exception, KeyboardInterrupt) as error:
+        if (code := exit_code(error)) == BUG:
             raise
         if code in (Exit.PIPE, Exit.IO):  # or Python, which flushes stdout at exit, complains again
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if code == Exit.PIPE:
             return code
-        place, reason = getattr(e, "filename", None), getattr(e, "strerror", None)
+        place, reason = getattr(error, "filename", None), getattr(error, "strerror", None)
         messages = {
             Exit.INTERRUPTED: "interrupted",
             Exit.NO_MEMORY: f"out of memory; {_MEMORY_ADVICE}",

@@ -92,10 +92,10 @@ class LineReader:
         Raises UserError for a column that is missing, or that the model does not know.
         """
         lengths = {LENGTH} if self.decode.reads_lengths else set()
-        if absent := missing(self.limits.columns | lengths, columns):
+        if not_given := missing(self.limits.columns | lengths, columns):
             raise UserError(
-                f"column {absent[0]}: this model reads it with the text; "
-                f"give --columns {','.join(f'{name}=FILE' for name in absent)}"
+                f"column {not_given[0]}: this model reads it with the text; "
+                f"give --columns {','.join(f'{name}=FILE' for name in not_given)}"
             )
         known = columns_of(self.settings.data)
         known.pop(WORDS, None)

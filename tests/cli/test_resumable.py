@@ -12,6 +12,7 @@ import pytest
 
 from nmt import modeldir
 from nmt.cli import output as writing
+from nmt.errors import UserError
 from nmt.modeldir import Trained
 from nmt.system import atomic
 from tests.cli.conftest import LINES, Run
@@ -229,6 +230,26 @@ def test_one_process_writes_at_a_time(nmt_translate: Run, text: Path, stopped: P
         )  # fmt: skip
         assert contents(text.parent) == before
     assert nmt_translate(str(text), "--scores", "-o", str(stopped))[0] == 0
+
+
+@pytest.mark.parametrize("begun_again", [False, True])
+def test_a_part_that_its_writer_finishes_before_the_lock_is_left_alone(
+    text: Path, monkeypatch: pytest.MonkeyPatch, begun_again: bool
+) -> None:
+    final, part = text.with_name("out"), text.with_name("out.part")
+    part.write_bytes(b"whole\n")
+    lock = fcntl.flock
+
+    def finish_and_lock(*arguments: Any) -> None:
+        part.rename(final)  # by the process that had the lock until now
+        if begun_again:
+            part.write_bytes(b"of a third process\n")
+        lock(*arguments)
+
+    monkeypatch.setattr(fcntl, "flock", finish_and_lock)
+    with pytest.raises(UserError, match="in use by another process"):
+        writing.ResumableOutput(final, {})
+    assert final.read_bytes() == b"whole\n" and part.exists() == begun_again
 
 
 def test_a_full_disk_keeps_what_was_done(nmt_translate: Run, text: Path, whole: bytes) -> None:
