@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,8 +24,7 @@ KEPT, HELD_OUT = "kept", "held out"  # as development text: not lost
 EMPTY, TOO_LONG, TOO_MANY_BYTES, INVALID, UNLIKE = REMEDIES
 OUTCOMES = (KEPT, *REMEDIES, HELD_OUT)
 MEASURES = ("pairs", "source_tokens", "target_tokens")
-TAGGED = "tagged_already_lines"  # a change of the text
-REJOINED, CHANGED = "rejoined_lines", "rejoined_otherwise_lines"  # of some lines, see `passes`
+TRIED, CHANGED = "tried", "changed"  # target lines whose words were joined again
 BLOCK = 2**24  # ids that are looked through at a time, as all may exceed the memory
 MUCH_CHANGED, ENOUGH = 0.05, 20  # a share to warn of; lines that say something
 
@@ -43,8 +42,8 @@ def say_why_dropped(counts: Counts, corpus: str) -> str:
     return f"most are dropped as {why}; {REMEDIES[why]}"
 
 
-def report_split(counts: Counts, changes: Sequence[Counter[str]], store: Pairs) -> dict[str, Any]:
-    """Turn the counts of train or dev into plain values; `changes`: of the text, by side."""
+def report_split(counts: Counts, rejoined: Mapping[str, int], store: Pairs) -> dict[str, Any]:
+    """Turn the counts of train or dev into plain values."""
     total: Counts = Counter()
     for (_, outcome, measure), number in counts.items():
         total["", outcome, measure] += number
@@ -57,16 +56,15 @@ def report_split(counts: Counts, changes: Sequence[Counter[str]], store: Pairs) 
             name: count_rows(store, np.flatnonzero(ranges == number))
             for number, name in enumerate(RANGES)
         },
-        "text": {},
+        "rejoined": dict(rejoined),
         "unknown_share": {},
         "longest": {side: int(store.lengths[side].max()) for side in SIDES},
     }
-    for name, of_side in zip(SIDES, changes, strict=True):
+    for name in SIDES:
         ids, pieces = store.ids[name], int(store.lengths[name].sum(dtype=int))
         blocks = (ids[start : start + BLOCK] for start in range(0, len(ids), BLOCK))
         unknown = sum(int((block == UNK).sum()) for block in blocks)
         report["unknown_share"][name] = unknown / max(pieces, 1)
-        report["text"][name] = dict(sorted(of_side.items()))
     return report
 
 
@@ -95,8 +93,8 @@ def log_counts(report: Mapping[str, Any]) -> None:
     if known := report["dev"].get("known"):
         pairs = report["dev"]["kept"]["pairs"]
         log.warning("dev text: %d of its %d pairs are also training pairs", known, pairs)
-    target = report["train"]["text"]["target"]
-    tried, changed = target.get(REJOINED, 0), target.get(CHANGED, 0)
+    rejoined = report["train"].get("rejoined", {})
+    tried, changed = rejoined.get(TRIED, 0), rejoined.get(CHANGED, 0)
     if tried >= ENOUGH and changed >= MUCH_CHANGED * tried:
         log.warning(
             "train text: %d of %d target lines tried are another text once their words are joined "
@@ -123,11 +121,8 @@ def describe(report: Mapping[str, Any]) -> str:
         lines.append(_row(split, "pairs", "source tokens", "target tokens"))
         for name, counts in rows.items():
             lines.append(_row(name, *(f"{counts[measure]:,}" for measure in MEASURES)))
-        for side, changes in counted["text"].items():
-            share = 100 * counted["unknown_share"][side]
-            lines.append(f"{_row(f'unknown, {side}', f'{share:.3f}')} %")
-            for change, count in changes.items():
-                lines.append(_row(f"{change.replace('_', ' ')}, {side}", f"{count:,}"))
+        for side, share in counted["unknown_share"].items():
+            lines.append(f"{_row(f'unknown, {side}', f'{100 * share:.3f}')} %")
         lines.append("")
     sizes = report["vocabulary"]
     lines += [

@@ -173,7 +173,7 @@ class Preparation:
         (directory / "train" / "hashes").write_bytes(unique.tobytes())
         stores = {split: PairStore(directory / split) for split in SPLITS}
         reports = {
-            split: report.report_split(counted.pairs, counted.changes, stores[split])
+            split: report.report_split(counted.pairs, counted.rejoined, stores[split])
             for split, counted in self.counted.items()
         }
         reports["train"]["duplicates"] = len(train) - len(unique)

@@ -136,7 +136,6 @@ def prepared(store: Path, vocab: int) -> Prepared:
     }
     total = {"pairs": len(pairs)}
     counts: dict[str, Any] = {"total": total, "kept": total, "dropped": {}, "unknown_share": {}}
-    counts["text"] = {"source": {}, "target": {}}
     return Prepared(store.parent, pairs, pairs, both, both, facts, {"train": counts, "dev": counts})
 
 

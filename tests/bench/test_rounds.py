@@ -59,7 +59,7 @@ def test_who_fails_is_in_the_table_with_the_reason(log: Path) -> None:
 
 
 def test_who_lingers_is_stopped(log: Path) -> None:
-    worker = fake("a", log, "lingers", time.monotonic() + 2)
+    worker = fake("a", log, "lingers", time.monotonic() + 0.6)
     benchmark([worker], 1)
     assert worker.failed == "killed: no time left"
 
@@ -74,15 +74,15 @@ class Slow(Candidate):
         return {}
 
     def play(self) -> Answer:
-        time.sleep(0.3)
-        return {"units": 1, "seconds": 0.3}
+        time.sleep(0.05)
+        return {"units": 1, "seconds": 0.05}
 
 
 def test_no_round_begins_after_the_end() -> None:
     first, second = Slow("a"), Slow("b")
-    benchmark([first, second], 20, warmup=0, ends=time.monotonic() + 1)
+    benchmark([first, second], 20, warmup=0, ends=time.monotonic() + 0.2)
     played = len(first.rounds)
-    assert 0 < played < 4 and played == len(second.rounds), "all have the same rounds"
+    assert 0 < played < 5 and played == len(second.rounds), "all have the same rounds"
     assert first.failed == second.failed == f"{20 - played} of 20 rounds left out: no time"
 
 

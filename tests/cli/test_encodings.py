@@ -88,8 +88,3 @@ def test_a_trained_model_is_checked(
     assert heading == "runs/x" and len(lines) == len(OF_TRAINED) + len(CONDITIONS)
     monkeypatch.setattr(Index, "assign", off_by_one)
     assert main(["--check", "--run", "runs/x"]) == 70
-
-
-def test_decoding_is_checked_on_the_device(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["absolute", "--check", "--device", "cuda:7"]) == 69
-    assert "device=cuda:7: torch finds no such GPU here" in capsys.readouterr().err

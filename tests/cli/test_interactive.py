@@ -49,8 +49,12 @@ def talk(
     act: Callable[[Talk], None],
     *words: str,
     output: Path | None = None,
+    listens: bool = True,
 ) -> tuple[int, Talk]:
-    """The exit code of the command, and what was heard, of `output`, while `act` talked to it."""
+    """The exit code of the command, and what was heard, of `output`, while `act` talked to it.
+
+    `listens`: whether to hear the command to its end.
+    """
     ours, theirs = pty.openpty() if terminal else reversed(os.pipe())
     hearing, speaking = os.pipe()
     if output is not None:
@@ -75,8 +79,9 @@ def talk(
         thread.start()
         code = translate.main(["model", *words])
         thread.join()
-    with os.fdopen(hearing, "rb") as rest:
-        talking.heard.append(rest.read())
+    if listens:
+        with os.fdopen(hearing, "rb") as rest:
+            talking.heard.append(rest.read())
     if terminal:
         os.close(ours)
     return code, talking
@@ -134,6 +139,16 @@ def test_a_pipe_that_is_named_answers_as_stdout_does(
     )
     assert (code, talking.failed) == (0, "")
     assert talking.heard == [*(line + b"\n" for line in LINES), b""]
+
+
+@pytest.mark.usefixtures("model")
+def test_a_reader_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(one: Talk) -> None:
+        one.lines(LINES[0])
+        os.close(one.from_command)
+        one.all_at_once(b"w1\n" * 20)
+
+    assert talk(monkeypatch, False, leave, WINDOW, listens=False)[0] == 141
 
 
 def test_lines_that_arrive_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

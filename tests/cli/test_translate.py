@@ -3,10 +3,7 @@
 import gzip
 import json
 import os
-import select
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -168,7 +165,7 @@ def test_files_and_gz(nmt_translate: Run, tmp_path: Path) -> None:
 
 
 def test_a_damaged_gz_never_gets_the_final_name(nmt_translate: Run, tmp_path: Path) -> None:
-    whole = gzip.compress(b"".join(b"w%d w%d\n" % (i % 40, i % 7) for i in range(1000)))
+    whole = gzip.compress(b"".join(b"w%d w%d\n" % (i % 40, i % 7) for i in range(200)))
     damaged, output = tmp_path / "a.gz", tmp_path / "out"
     damaged.write_bytes(whole[:-20])
     output.write_bytes(b"former\n")
@@ -177,7 +174,7 @@ def test_a_damaged_gz_never_gets_the_final_name(nmt_translate: Run, tmp_path: Pa
     assert str(damaged) in err
     assert output.read_bytes() == b"former\n"
     done = (tmp_path / "out.part").read_bytes().count(b"\n")
-    assert 0 < done < 1000
+    assert 0 < done < 200
     assert f"out.part: keeps the {done} lines done so far" in err
 
 
@@ -236,39 +233,6 @@ def whole(
         )
         manifest.write(model, parts)
     return model
-
-
-def process(*words: str | Path, **more: Any) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "nmt.cli.translate", *map(str, words)],
-        cwd=ROOT,
-        env={k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"},  # as users have it
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        **more,
-    )
-
-
-def await_output(child: "subprocess.Popen[bytes]", descriptor: int) -> None:
-    """Fail, rather than hang, if nothing can be read."""
-    if not select.select([descriptor], [], [], 60)[0]:
-        child.kill()
-        pytest.fail("no translation within a minute")
-
-
-def test_window_1_answers_before_the_next_line_and_a_reader_may_leave(whole: Path) -> None:
-    reading, writing = os.pipe()
-    child = process(whole, "decode.window=1", stdout=writing)
-    os.close(writing)
-    assert child.stdin and child.stderr
-    for _ in range(3):
-        child.stdin.write(b"abc\n")
-        child.stdin.flush()
-        await_output(child, reading)
-        assert os.read(reading, 1000).endswith(b"\n")
-    os.close(reading)
-    _, err = child.communicate(b"cab\ndad\n" * 20)
-    assert (child.returncode, err) == (141, b"")
 
 
 def test_a_model_directory_is_all_it_needs(command: Run, whole: Path, tmp_path: Path) -> None:

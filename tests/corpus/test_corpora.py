@@ -71,7 +71,6 @@ def test_a_tag_that_the_text_has_is_there_once(tmp_path: Path) -> None:
     path.write_bytes(text([f">>fr<< {line}" for line in (*lines[:4], "")] + lines[5:-1]))
     made = prepare(data, BPE)
     report = made.report["train"]
-    assert report["text"]["source"]["tagged_already_lines"] == 5
     assert report["dropped"]["empty side"]["pairs"] == 1  # a tag alone is an empty line
     for row in range(10):
         assert made.source.vocabulary.pieces(made.train.pair(row)[0]).count(">>fr<<") == 1

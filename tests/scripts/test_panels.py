@@ -51,6 +51,6 @@ def test_sinusoids_are_alike_by_distance() -> None:
 
 def test_files_are_written(tmp_path: Path) -> None:
     path = tmp_path / "new" / "picture.png"
-    assert main(["relative_absolute", str(path), *SMALL]) == 0
+    assert main(["alibi", str(path), *SMALL]) == 0
     data = path.read_bytes()
     assert data.startswith(b"\x89PNG") and len(data) > 5000
