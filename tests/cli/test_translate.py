@@ -165,16 +165,16 @@ def test_files_and_gz(nmt_translate: Run, tmp_path: Path) -> None:
 
 
 def test_a_damaged_gz_never_gets_the_final_name(nmt_translate: Run, tmp_path: Path) -> None:
-    whole = gzip.compress(b"".join(b"w%d w%d\n" % (i % 40, i % 7) for i in range(200)))
+    whole = gzip.compress(b"".join(b"w%d w%d\n" % (i % 40, i % 7) for i in range(1000)))
     damaged, output = tmp_path / "a.gz", tmp_path / "out"
     damaged.write_bytes(whole[:-20])
     output.write_bytes(b"former\n")
-    code, _, err = nmt_translate(str(damaged), "-o", str(output))
+    code, _, err = nmt_translate(str(damaged), "-o", str(output), "decode.beam_size=1")
     assert code == 65
     assert str(damaged) in err
     assert output.read_bytes() == b"former\n"
     done = (tmp_path / "out.part").read_bytes().count(b"\n")
-    assert 0 < done < 200
+    assert 0 < done < 1000
     assert f"out.part: keeps the {done} lines done so far" in err
 
 
