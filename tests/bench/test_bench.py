@@ -24,50 +24,26 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> tupl
 
 
 @pytest.mark.slow
-def test_decoding(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    out, report = run(capsys, tmp_path, "decoding", "--peers", "none")
-    entries = report["parts"]["decoding"]["entries"]
-    own = ["nmt float32", "nmt bfloat16", "nmt int8"]
-    assert [entry["name"] for entry in entries] == [*own, "nmt auto float32", "nmt auto int8"]
-    for entry in entries:
-        assert entry["rounds"][0]["units"] == 8 * 32
-        assert entry["one sentence"]["rounds"][0]["units"] == 32
-    assert "nmt int8" in out
-
-
-@pytest.mark.slow
-def test_every_part(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    words = ("training", "preparation")
-    options = ("--precision", "float32", "--peers", "none")
-    out, report = run(capsys, tmp_path, *words, *options)
+def test_all_parts_with_the_peers_that_are_here(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out, report = run(capsys, tmp_path, "--precision", "float32")
     assert report["machine"]["threads"] == 1
     parts = report["parts"]
-    assert list(parts) == list(words)
-    assert "training: 3+3 layers" in out
-    plain, relative = parts["training"]["entries"]
-    assert relative["name"] == "nmt relative float32"
-    for entry in (plain, relative):
-        (figures,) = entry["rounds"]
-        assert figures["peak_bytes"] > 10**7
-        assert figures["units"] == plain["rounds"][0]["units"] > 0, "the same tokens for all"
-    mine, plain = parts["preparation"]["entries"]
-    assert mine["rounds"][0]["units"] == plain["rounds"][0]["units"] == 2 * 200
-    assert plain["rounds"][0]["parts"]["tokenise"] > 0
-
-
-@pytest.mark.slow
-def test_peers_do_the_same_work(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    peers = ("--peer", "xtransformers,marian_hf")
-    _, report = run(capsys, tmp_path, "training", "--precision", "float32", *peers)
-    training = report["parts"]["training"]
-    _, report = run(capsys, tmp_path, "decoding", "--peer", "ctranslate2")
-    decoding = report["parts"]["decoding"]
-    by_name = {entry["name"]: entry for entry in training["entries"]}
-    assert {"xtransformers float32", "marian_hf float32"} <= set(by_name)
-    units = {entry["rounds"][0]["units"] for entry in by_name.values() if entry["rounds"]}
-    assert len(units) == 1, "the same tokens for all"
-    engine = next(e for e in decoding["entries"] if e["name"] == "ctranslate2_ float32")
-    assert engine["rounds"][0]["units"] == 8 * 32
+    assert list(parts) == ["training", "decoding", "preparation"] and "training: 3+3 layers" in out
+    trained = {entry["name"]: entry["rounds"] for entry in parts["training"]["entries"]}
+    assert {"nmt relative float32", "xtransformers float32", "marian_hf float32"} <= set(trained)
+    (tokens,) = {rounds[0]["units"] for rounds in trained.values() if rounds}
+    assert tokens > 0, "the same for all"
+    assert trained["nmt relative float32"][0]["peak_bytes"] > 10**7
+    decoded = {entry["name"]: entry for entry in parts["decoding"]["entries"]}
+    own = ["nmt float32", "nmt bfloat16", "nmt int8", "nmt auto float32", "nmt auto int8"]
+    assert list(decoded) == [*own, "ctranslate2_ float32", "ctranslate2_ int8"]
+    for entry in decoded.values():
+        assert entry["rounds"][0]["units"] == 8 * 32
+        assert entry["one sentence"]["rounds"][0]["units"] == 32
+    mine, plain = (entry["rounds"][0] for entry in parts["preparation"]["entries"])
+    assert mine["units"] == plain["units"] == 2 * 200 and plain["parts"]["tokenise"] > 0
 
 
 @pytest.mark.slow

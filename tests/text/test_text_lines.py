@@ -5,7 +5,6 @@ import gzip
 import io
 import lzma
 import os
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -84,16 +83,6 @@ def test_damaged_archives_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match=r"damaged (zstd|gzip)") as caught:
         read_text(path)
     assert caught.value.code == Exit.DATA
-
-
-def test_zstd_needs_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "t.zst"
-    path.write_bytes(PACKED * 2)
-    assert len(read_text(path)) == 20_000
-    for name in ("compression.zstd", "backports.zstd"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UserError, match=r"t\.zst: .*: pip install backports\.zstd$"):
-        read_text(path)
 
 
 @pytest.mark.parametrize(
