@@ -182,7 +182,6 @@ def _add_texts(parser: Parser) -> None:
 
 
 def _add_scores(parser: Parser) -> None:
-
     add = parser.add_argument
     buckets = ",".join(map(str, BOUNDS))
     what = "last length of each bucket (default %(default)s)"
@@ -209,7 +208,6 @@ def _add_scores(parser: Parser) -> None:
 
 
 def _add_outputs(parser: Parser) -> None:
-
     add = parser.add_argument
     what = "tables: best beyond training first, else on the longest"
     add("--sort", action="store_true", help=what)

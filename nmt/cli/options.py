@@ -85,8 +85,8 @@ SAMPLES = integer(LEAST_SAMPLES, 100_000)  # of the bootstrap
 PROCESSES = integer(1, 1024)  # or threads
 
 
-def two(text: str) -> tuple[str, str]:
-    """The type of an option with the names of two languages, SOURCE,TARGET."""
+def name_pair(text: str) -> tuple[str, str]:
+    """The type of an option that names two languages, SOURCE,TARGET."""
     source, _, target = text.partition(",")
     if not (source and target) or "," in target:
         raise argparse.ArgumentTypeError(f"{text}: expected two names, as German,English")

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from nmt.errors import Exit, UserError
-from nmt.text.lines import check_stream, opened, raw_lines
+from nmt.text.lines import check_stream, open_lines, raw_lines
 
 log = logging.getLogger(__name__)
 
@@ -36,20 +36,20 @@ def prepare_standard_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def opened_input(name: str) -> AbstractContextManager[Iterable[bytes]]:
-    """The lines of a file (as `opened` reads it) or, for -, of stdin.
+def open_input(name: str) -> AbstractContextManager[Iterable[bytes]]:
+    """The lines of a file (as `open_lines` reads it) or, for -, of stdin.
 
     Raises UserError: 66 if it cannot be opened, 65 if a compressed file turns out damaged.
     """
     if name == "-" and sys.stdin is None:
         raise UserError("stdin is closed; name a file to read", Exit.NO_INPUT)
-    return nullcontext(sys.stdin.buffer) if name == "-" else opened(Path(name))
+    return nullcontext(sys.stdin.buffer) if name == "-" else open_lines(Path(name))
 
 
 def is_complete(name: str) -> bool:
-    """Whether an input's lines are all there, as those of a file; a pipe's may follow on an answer.
+    """Whether an input's lines are all there, as those of a file; a pipe's may depend on answers.
 
-    So are those of a stdin that is a stream of Python's own.
+    A stdin that is a Python object and no descriptor counts as complete.
     """
     if name != "-":
         return Path(name).is_file()
@@ -63,15 +63,15 @@ class IncomingLines:
     """The lines of a terminal or a pipe, each as soon as it has come."""
 
     def __init__(self, descriptor: int, before_waiting: Callable[[], None]) -> None:
-        """`before_waiting` is called where no line is there yet: its writer may want answers."""
+        """`before_waiting` is called if no line is there: its writer may wait for answers."""
         self._descriptor, self._before_waiting = descriptor, before_waiting
         self._lines = deque[bytes]()
         self._rest = bytearray()  # the beginning of a line that has not ended
         self._ended = False
 
     @classmethod
-    def at(cls, name: str, before_waiting: Callable[[], None]) -> "IncomingLines | None":
-        """That of stdin for -; None where all lines are there."""
+    def of_input(cls, name: str, before_waiting: Callable[[], None]) -> "IncomingLines | None":
+        """The lines of stdin if the input is -, and they are not all there; otherwise None."""
         if name != "-" or is_complete(name):
             return None
         return cls(sys.stdin.fileno(), before_waiting)
@@ -134,5 +134,5 @@ def sample_lines(name: str | None) -> list[str] | None:
     """All lines of a file or of stdin, without their ends; None for no name."""
     if name is None:
         return None
-    with opened_input(name) as stream:
+    with open_input(name) as stream:
         return list(text_lines(stream, name))

@@ -16,7 +16,7 @@ from nmt import __version__
 from nmt.cli.command import pause_gc, run
 from nmt.cli.options import Parser, add_translating, decode_overrides, integer
 from nmt.cli.output import OutputStream, check_files, open_output
-from nmt.cli.streams import IncomingLines, is_complete, opened_input, text_lines
+from nmt.cli.streams import IncomingLines, is_complete, open_input, text_lines
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def command(argv: list[str]) -> None:
     files = {TEXT: options.input, **options.parallel}
     check_files(options.output, [*files.values()])
     with ExitStack() as stack:
-        opened = {name: stack.enter_context(opened_input(path)) for name, path in files.items()}
-        arriving = IncomingLines.at(options.input, lambda: _flush_and_prompt(output))
+        opened = {name: stack.enter_context(open_input(path)) for name, path in files.items()}
+        arriving = IncomingLines.of_input(options.input, lambda: _flush_and_prompt(output))
         # torch takes seconds to import: --help and wrong arguments are answered before
         with pause_gc():
             from nmt.config.settings import with_decode
@@ -97,7 +97,7 @@ def command(argv: list[str]) -> None:
         output = stack.enter_context(open_output(options.output, files.values(), identity))
         notes, done = Notes(output.progress.notes), output.progress.lines
         output.skip_finished(inputs.values())
-        lines = records(options, translator, inputs, done, notes, arriving)
+        lines = make_records(options, translator, inputs, done, notes, arriving)
         for number, text in stack.enter_context(closing(lines)):
             output.write(text)
             if number % decode.window == 0:
@@ -109,7 +109,7 @@ def command(argv: list[str]) -> None:
 def identify(
     options: argparse.Namespace, loaded: "LoadedModels", decode: "Decode"
 ) -> dict[str, Any]:
-    """All but the texts that decides on what is written."""
+    """Everything except the texts that determines the output."""
     number_format: str = decode.precision
     if number_format != "float32" and loaded.models and loaded.device == "cpu":
         from nmt.system.machine import this_machine
@@ -172,12 +172,12 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def needs_of(options: argparse.Namespace) -> list[str]:
-    """What the options ask for that CTranslate2 cannot."""
+    """The requested features that CTranslate2 lacks."""
     needs = {"target prefixes": options.target_prefix, "alignments": options.alignment}
     return [name for name, value in needs.items() if value is not None]
 
 
-def records(
+def make_records(
     options: argparse.Namespace,
     translator: "Translator",
     streams: Mapping[str, Iterator[str]],

@@ -47,7 +47,7 @@ def count_sides() -> list[Counter[str]]:
 
 @dataclass
 class Counted:
-    """What is counted in a split, or in a chunk of it, while its text becomes words."""
+    """Counts of a split, or of a chunk of it, from the first pass."""
 
     pairs: Counts = field(default_factory=Counter)  # by outcome
     rejoined: Counter[str] = field(default_factory=Counter)  # target lines tried, and changed
@@ -104,7 +104,7 @@ class Cleaning(NamedTuple):
             words = [t.words(side) for t, side in zip(self.tokenizers, pair, strict=True)]
             if line % SAMPLED == 1:
                 counted.rejoined.update(self._join_again(pair[1], words[1]))
-            words[0] = _leave_out_tag(words[0], text.tag)
+            words[0] = _remove_tag(words[0], text.tag)
             hashed = hash_pair(words[0], words[1], self.tokenizers[0].symbols)
             if text.tag and words[0]:
                 words[0] = f"{text.tag} {words[0]}"
@@ -127,8 +127,8 @@ class Cleaning(NamedTuple):
         return {report.TRIED: 1, report.CHANGED: int(changed)}
 
 
-def _leave_out_tag(line: str, tag: str) -> str:
-    """Leave out a tag that the text has already; else it would be there twice."""
+def _remove_tag(line: str, tag: str) -> str:
+    """Remove a tag that the text begins with, as it would be there twice."""
     first, _, rest = line.partition(" ")
     return rest if tag and first == tag else line
 

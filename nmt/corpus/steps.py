@@ -82,9 +82,10 @@ class Preparation:
         return tokenizers_of(self.data, self.segmenter)
 
     def _pool(self, split: str, function: Callable[..., Any]) -> WorkerPool:
-        """Return workers that have a function, and what it needs, by the fork.
+        """Workers that inherit a function and its data by the fork.
 
-        The development text has few lines, and each worker would have to segment all their words.
+        One process prepares the development text: it has few lines, and each worker would have to
+        segment all their words.
         """
         count = self.workers if split == "train" else 1
         return WorkerPool(count, "data.workers", f"set data.workers below {count}", [function])

@@ -236,7 +236,7 @@ class LineReader:
         """The ids with which a translation begins, without eos, and why none can, or ""."""
         if not line.target:
             return [], ""
-        text = self.side.protection.place(line.target, source.protected.strings)
+        text = self.side.protection.insert_placeholders(line.target, source.protected.strings)
         ids = self.target.ids(text)[:-1]
         limit = self.limit(min(source.pieces, self.longest))
         if self.decode.length == "forced":  # which a prefix makes longer
@@ -258,7 +258,7 @@ class LineReader:
         """
         limits = (self.limits.source_limit, self.limits.target_limit) if truncate else (None, None)
         source = self.source(line.text, line.target).cut(limits[0])
-        text = self.side.protection.place(line.target, source.protected.strings)
+        text = self.side.protection.insert_placeholders(line.target, source.protected.strings)
         target = cut(self.target.ids(text), limits[1])
         return self.with_columns(line, source)._replace(target=target)
 

@@ -19,7 +19,7 @@ from nmt.errors import Exit, UserError
 from nmt.text.lines import (
     CONTROLS,
     check_stream,
-    opened,
+    open_lines,
     raw_lines,
     read_parallel,
     read_text,
@@ -202,7 +202,7 @@ def test_a_named_pipe_gives_a_line_before_the_next_is_written(tmp_path: Path) ->
 
     writer = threading.Thread(target=write)
     writer.start()
-    with opened(tmp_path / "p") as lines:
+    with open_lines(tmp_path / "p") as lines:
         rows = iter(lines)
         first = next(rows)
         answered.set()
