@@ -23,17 +23,12 @@ class Window(NamedTuple):
     calls: list[Call]  # of the engine's search, for all parts
 
 
-def windows(
-    lines: Iterable[Line], size: int, has_more: Callable[[], bool] = lambda: True
-) -> Iterator[list[Line]]:
-    """Lines by window; a multiple of `size` ends one, as outputs are resumed there.
-
-    So does a line after which `has_more` says that no other has arrived yet.
-    """
+def windows(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
+    """Lines by window; a multiple of `size` ends one, as outputs are resumed there."""
     window: list[Line] = []
     for line in lines:
         window.append(line)
-        if line.number % size == 0 or not has_more():
+        if line.number % size == 0:
             yield window
             window = []
     if window:

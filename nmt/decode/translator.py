@@ -1,7 +1,7 @@
 """Text in, text out: a translation for every line, in the order of the lines, window by window."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.config.settings import Decode
@@ -88,7 +88,6 @@ class Translator:
         first: int = 1,
         notes: Notes | None = None,
         read_ahead: bool = False,
-        has_more: Callable[[], bool] = lambda: True,
         align: bool = False,
     ) -> Generator[list[Translation], None, None]:
         """For each line its n_best translations (at most beam_size), best first.
@@ -103,8 +102,8 @@ class Translator:
         in their files. `prefixes` are the beginnings of the translations, line by line; an empty
         one leaves a line free. `first` is the number of the first line, and `notes` are those of
         the lines before it. Reads decode.window lines of each, yields as many, and only then reads
-        on, unless `read_ahead`; fewer where `has_more` says that no other has arrived. An empty
-        line has one empty translation. With `align`, each translation has its alignment.
+        on, unless `read_ahead`. An empty line has one empty translation. With `align`, each
+        translation has its alignment.
 
         Raises UserError (65) for columns that do not fit, and files of fewer or more lines, before
         any line of their window is translated; (2) for a column that is missing or unknown. After
@@ -120,7 +119,7 @@ class Translator:
             )
         parallel = self.reader.lines(lines, columns, prefixes, "target prefixes", first)
         with Scheduler(self.engine, self.workers) as scheduler:
-            read = windows(parallel, self.decode.window, has_more)
+            read = windows(parallel, self.decode.window)
             submitted = (self._submit(n_best, scheduler, of_window) for of_window in read)
             for window in scheduler.in_order(submitted, read_ahead):
                 translations = self._translations(window, n_best, align, scheduler.executor)
