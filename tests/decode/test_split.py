@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config.data import Corpus
@@ -69,7 +69,6 @@ FRAGMENTS = [*SIGNS.split(), "* * *", "Er ging.", "Die Frau lacht!", "Siehe Nr."
 MARKERS = {"a)", "b.", "IV.", "ii."}
 
 
-@settings(max_examples=40)
 @given(
     st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=4), max_size=8),
     st.sampled_from(["de", "zh"]),
