@@ -196,7 +196,7 @@ class Probe:
         return panels
 
     def weights(self) -> Panel:
-        """How much of the attention the keys of a query get that are most alike, in order."""
+        """The attention weights of the last query's keys, sorted."""
         with torch.inference_mode():
             context = self.context(len(self.x))
             logits = self.apply_hooks(self.x, context).logits  # keys may be remembered in context
@@ -253,7 +253,7 @@ class Probe:
 
 
 def shared_change(first: Tensor, second: Tensor, x: Tensor, y: Tensor) -> Tensor | None:
-    """What two contents x and y got alike; None if it depends on them, or is nothing."""
+    """The change that contents x and y have in common; None if it depends on them, or is zero."""
     if first.shape != x.shape:
         return None
     change, other = first - x, second - y

@@ -125,7 +125,7 @@ def add_translating(parser: Parser) -> None:
 
 
 def describe_key(schema: Any, name: str) -> str:
-    """What a key of a dataclass means, and what it chooses from."""
+    """The meaning of a key of a dataclass, and its choices."""
     declared, kind = schema.__dataclass_fields__[name], check.keys_of(schema)[name].kind
     bare = get_args(kind)[0] if NoneType in get_args(kind) else kind
     only = declared.metadata["only"]

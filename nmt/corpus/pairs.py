@@ -78,7 +78,7 @@ class Pairs:
 
     @cached_property
     def languages(self) -> NDArray[np.integer[Any]]:
-        """Which of the codes each source begins with, after its tag [pair]; 0: with none."""
+        """The code that each source begins with, after its tag [pair]; 0: none."""
         starts = self.offsets["source"][:-1].astype(np.int64)
         first = self.ids["source"][starts + self._tags(np.arange(len(self)))]
         return np.where(np.isin(first, [*self.codes]), first, 0)

@@ -1,4 +1,4 @@
-"""Beam search: how the best outputs of each sentence go on, and which of them end."""
+"""Beam search: the best outputs of each sentence go on, and some of them end."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 
 
 class Extension(NamedTuple):
-    """What one step does to the open outputs of each sentence that has rows."""
+    """The effect of one step on the open outputs of each sentence that has rows."""
 
     closed: Tensor  # [live, n] which outputs do not go on
     finished: Tensor  # [live, n] which of these have ended by eos

@@ -13,10 +13,9 @@ from nmt.system.device import to_device
 class Sampling:
     """Draws outputs of each sentence token by token; some may be equal.
 
-    A sample whose token at the limit is not eos is closed as it is, without eos; so is one whose
-    next log-probabilities have a NaN, or none that is finite. `log_prob` and `score` of a
-    hypothesis are its log-probability under the step function itself, regardless of temperature,
-    top_k and top_p.
+    A sample is closed without eos if its token at the limit is another, or if the step gives a NaN
+    or nothing finite. `log_prob` and `score` of a hypothesis are its log-probability under the step
+    function itself, regardless of temperature, top_k and top_p.
     """
 
     best_first = False  # hypotheses are in the order of their columns

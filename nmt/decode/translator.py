@@ -40,7 +40,7 @@ class Translation(NamedTuple):
     score: float  # see `Translator.translate`; 0 for an empty line
     ids: tuple[int, ...] = ()  # of its pieces, without eos; those of parts one after the other
     finished: bool = True  # false: it, or a part, ends without eos
-    alignment: Alignment | None = None  # where it was asked for
+    alignment: Alignment | None = None  # if requested
 
 
 _Candidate = tuple[Translation, list[tuple[Source, Hypothesis]]]  # and the outputs of its parts
@@ -52,7 +52,7 @@ class Translator:
     def __init__(
         self, sides: TextSides, decode: Decode, engine: Engine, workers: int | None = 1
     ) -> None:
-        """`workers`: processes that search; None: as many as pay for the text and this machine."""
+        """`workers`: processes that search; None: as many as pay off for the text here."""
         self.source, self.target, self.engine = sides.source, sides.target, engine
         self.decode, self.workers = decode, workers
         self.reader = LineReader(sides, engine, decode)
@@ -61,7 +61,7 @@ class Translator:
     def of(
         cls, trained: "Trained", decode: Decode, *others: "Trained", workers: int | None = 1
     ) -> "Translator":
-        """That of a trained model, or with `others` of an ensemble.
+        """Make the translator of a trained model, or with `others` of an ensemble.
 
         Raises UserError for settings that a model or its device cannot follow, and for models that
         do not share their vocabularies.
@@ -147,7 +147,7 @@ class Translator:
     def _translations(
         self, window: Window, n_best: int, align: bool, executor: Executor
     ) -> list[list[Translation]]:
-        """The translations of each line, best first; notes what is unusual about them."""
+        """The translations of each line, best first; notes unusual ones."""
         lines, results = window.lines, iter(collect(window.calls))
         candidates = [self._candidates(line, [next(results) for _ in line.parts]) for line in lines]
         if self.decode.mbr:  # also of an empty line, whose utility is its score: 0
@@ -174,7 +174,7 @@ class Translator:
         return [[t._replace(alignment=next(alignments)) for t, _ in of_line] for of_line in best]
 
     def _note(self, line: Line, source: Source, hypothesis: Hypothesis) -> None:
-        """Note an output that did not end, and the strings that it lacks."""
+        """Note an output that did not end, and protected strings that it lacks."""
         if not hypothesis.finished:
             at_limit = len(hypothesis.ids) == source.limit
             line.note("cut" if at_limit else "broken", len(hypothesis.ids))
@@ -219,7 +219,7 @@ class Translator:
             yield align(line, translation, parts, self.source, self.target)
 
     def _candidates(self, line: Line, of_parts: list[list[Hypothesis]]) -> list[_Candidate]:
-        """The translations of a line, from those of its parts, all best first; empty of none."""
+        """The translations of a line from those of its parts, best first; one empty one if none."""
         if not of_parts:
             return [(Translation("", 0.0), [])]
         decode, candidates = self.decode, list[_Candidate]()

@@ -52,7 +52,7 @@ class ProtectedLine(NamedTuple):
         return (done + output[at:]).strip(" ")
 
     def count_lost(self, output: str) -> int:
-        """How many placeholders of this line a translation lacks."""
+        """Count the placeholders of this line that a translation lacks."""
         return sum(max(0, self.text.count(p) - output.count(p)) for p in self.strings)
 
 
@@ -102,7 +102,7 @@ class Protection:
         return dict.fromkeys(text[start:stop] for start, stop in self.spans(text))
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where strings are, from left to right; of those that overlap, the first and longest."""
+        """The spans of strings from left to right; of overlapping ones, the first and longest."""
         found = [match for p in self.patterns if (match := self._search(p, text, 0))]
         while found:
             start, end = min((m.span() for m in found), key=lambda span: (span[0], -span[1]))

@@ -1,4 +1,4 @@
-"""How fast training, decoding and preparation are on this machine, compared with peers."""
+"""Measures training, decoding and preparation on this machine, compared with peers."""
 
 import argparse
 import json

@@ -31,7 +31,7 @@ TINY = ("model.dim=16", "model.feedforward_dim=32", "model.heads=2", "trainer.ba
 
 
 class Session(NamedTuple):
-    """What all parts of one bench share."""
+    """The options, directory, device and time that all parts of one bench share."""
 
     options: argparse.Namespace  # see scripts/bench/__main__.py
     directory: Path  # of files that live as long as the bench does
@@ -60,7 +60,7 @@ class Session(NamedTuple):
         return settings
 
     def settings_or_reason(self, *overrides: str) -> Settings | str:
-        """The same; for settings that cannot be used here, why."""
+        """The settings, or the reason why they cannot be used here."""
         try:
             return self.settings(*overrides)
         except UserError as error:

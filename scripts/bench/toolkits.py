@@ -73,7 +73,7 @@ def pip(environment: Path, *arguments: str) -> None:
 
 
 def choose(session: Session, names: Iterable[str]) -> list[str]:
-    """Those of the toolkits that --peers and --peer want."""
+    """The toolkits among `names` that --peers and --peer select."""
     if session.options.peers == "none":
         return []
     chosen = session.options.peer
