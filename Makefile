@@ -44,7 +44,7 @@ slow: $(VENV)/installed ## all tests, fast and slow
 oracles: $(VENV)/installed ## compare encodings with other packages
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.encodings.oracles
 
-bench: $(VENV)/installed ## how fast training, decoding, preparation and start-up are, compared with other toolkits; BENCH="arguments"
+bench: $(VENV)/installed ## how fast training, decoding and preparation are, compared with other toolkits; BENCH="arguments"
 	-$(BIN)/python -m scripts.bench peers $(PEERS)
 	$(BIN)/python -m scripts.bench --peers $(PEERS) $(BENCH)
 

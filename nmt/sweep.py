@@ -14,7 +14,7 @@ from nmt.config.hydra_conf import AbsentError, lines_of
 from nmt.config.settings import Settings
 from nmt.config.sweeps import Sweep
 from nmt.corpus.prepare import Prepared
-from nmt.corpus.report import log_remarks
+from nmt.corpus.report import log_counts
 from nmt.errors import Exit, UserError
 from nmt.exchange.exporting import refuse_target
 from nmt.parent import experiment_of
@@ -147,7 +147,7 @@ def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, Prepared]:
     for run in runs:
         if (key := corpus.key(run.settings)) not in by_settings:
             by_settings[key] = corpus.prepare(run.settings, run.directory)
-            log_remarks(by_settings[key].report)
+            log_counts(by_settings[key].report)
     return {run.name: by_settings[corpus.key(run.settings)] for run in runs}
 
 

@@ -1,1 +1,1 @@
-"""What is run beside the package, from the root of the repository; not in the wheel."""
+"""Programs to run from the root of the repository; not in the wheel."""

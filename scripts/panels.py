@@ -1,6 +1,5 @@
-"""The numbers of an encoding's picture: outputs of its hooks, and vectors that it has learned."""
+"""The numbers of an encoding's picture: outputs of its hooks."""
 
-from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -13,20 +12,17 @@ from nmt.encodings.base import Encoding, softmax
 from nmt.encodings.context import Context, causal
 from nmt.encodings.limits import max_length
 from nmt.encodings.passes import whole, with_positions
-from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.site import Encodings
 from nmt.model.transformer import PAD
 
 Array = np.ndarray
 LENGTH = 60  # tokens of the sentence; less than SIGNS
 SIGNS, WORDS = 64, 2  # sentences: so many patterns of signs on so many draws of words
-SHORT = 24  # words of a sentence, where a recurrence runs over it
-REACH = 32  # learned vectors of distances beyond are not shown
 CLOSE = 1e-4  # what two contents get is equal, or nothing
 FLAT = 0.02  # of the largest logit: less is not worth a panel
 TINY = 1e-7  # a weight that is not drawn
 BLOCKED = -1e30  # a logit below this hides its key
-PLACE, DISTANCE = "position (tokens)", "distance (tokens)"
+POSITION, DISTANCE = "position (tokens)", "distance (tokens)"
 
 
 class MatrixPanel(NamedTuple):
@@ -35,10 +31,9 @@ class MatrixPanel(NamedTuple):
     title: str
     down: str  # what the rows are
     across: str
-    meaning: str  # of the colours; empty: as in the panel to the right
+    meaning: str  # of the colours
     values: Array  # [rows, columns]
     signed: bool  # zero is the middle of the colours
-    first: int = 0  # the position or distance of the first row and column
 
 
 class CurvesPanel(NamedTuple):
@@ -63,8 +58,6 @@ def panels_of(e: Encoding, vocab: int) -> list[Panel]:
         vectors = probe.vectors()
         if vectors is not None:
             panels += position_panels(vectors)
-        elif "embed" in hooks and e.dims.site != "cross":
-            panels.append(probe.embeddings())
     if hooks & {"project", "scores", "bias"} or not hooks - {"outputs"}:
         panels += probe.logits()
     if "normalise" in hooks:
@@ -80,7 +73,7 @@ def position_panels(vectors: Tensor) -> list[Panel]:
     distances = np.arange(-most, most + 1)
     curve = np.array([np.diagonal(alike.values, d).mean() for d in distances])
     return [
-        MatrixPanel("Vectors added", PLACE, "component", "value", vectors.numpy(), True),
+        MatrixPanel("Vectors added", POSITION, "component", "value", vectors.numpy(), True),
         alike,
         CurvesPanel("Similarity by distance", DISTANCE, "mean cosine", distances, [("", curve)]),
     ]
@@ -89,7 +82,7 @@ def position_panels(vectors: Tensor) -> list[Panel]:
 def similarity(title: str, vectors: Tensor) -> MatrixPanel:
     unit = F.normalize(vectors.double(), dim=-1)
     cosines = (unit @ unit.mT).numpy()
-    return MatrixPanel(title, PLACE, PLACE, "cosine", cosines, bool(cosines.min() < 0))
+    return MatrixPanel(title, POSITION, POSITION, "cosine", cosines, bool(cosines.min() < 0))
 
 
 def first_layer(e: Encoding) -> int:
@@ -117,9 +110,9 @@ class Probe:
         self.site, self.layer = Encodings([e]), first_layer(e)
         self.scale = e.dims.head_dim**-0.5 if e.scale is None else e.scale
 
-    def context(self, rows: int, length: int | None = None, same: bool = False) -> Context:
-        """The pass over copies of the sentence or its start, or of one word again and again."""
-        e, ids = self.e, self.ids[:, :length]
+    def context(self, rows: int, same: bool = False) -> Context:
+        """The pass over copies of the sentence, or of one word again and again."""
+        e, ids = self.e, self.ids
         ids = ids[:, :1].expand(ids.shape) if same else ids
         ids = ids.expand(rows * e.streams, -1)
         n, real = ids.shape[1], ids != PAD
@@ -172,14 +165,6 @@ class Probe:
                 return (change.transpose(1, 2).flatten(2) if change.ndim == 4 else change)[0]
         return None
 
-    def embeddings(self) -> Panel:
-        same = self.x[:1, :1].expand(self.e.streams, min(SHORT, self.n), -1)
-        with torch.inference_mode():
-            context = with_positions(self.context(1, SHORT, same=True), self.e.positions)
-            y = self.e.embed(same, context)  # [streams, position, dim]
-        vectors = y.transpose(0, 1).flatten(1)
-        return similarity("Similarity of one word at two positions", vectors)
-
     def logits(self) -> list[Panel]:
         """The logits added for pairs of unrelated words, and the logits of equal words."""
         e, x, panels = self.e, self.x, list[Panel]()
@@ -211,7 +196,7 @@ class Probe:
         return panels
 
     def weights(self) -> Panel:
-        """How much of the attention the keys of a query get that are most alike, in order."""
+        """The attention weights of the last query's keys, sorted."""
         with torch.inference_mode():
             context = self.context(len(self.x))
             logits = self.apply_hooks(self.x, context).logits  # keys may be remembered in context
@@ -268,7 +253,7 @@ class Probe:
 
 
 def shared_change(first: Tensor, second: Tensor, x: Tensor, y: Tensor) -> Tensor | None:
-    """What two contents x and y got alike; None if it depends on them, or is nothing."""
+    """The change that contents x and y have in common; None if it depends on them, or is zero."""
     if first.shape != x.shape:
         return None
     change, other = first - x, second - y
@@ -303,67 +288,8 @@ def mean_by_distance(values: Tensor, delta: Tensor, least: int) -> tuple[Array, 
 
 
 def name_curves(curves: Array) -> list[tuple[str, Array]]:
-    """Curves [head, distance], with names; equal ones share one."""
-    groups: list[tuple[list[str], Array]] = []
-    for number, curve in enumerate(curves, start=1):
-        near = 1e-6 * (1 + float(np.nanmax(np.abs(curve))))
-        for heads, other in groups:
-            if np.allclose(curve, other, rtol=0, atol=near, equal_nan=True):
-                heads.append(str(number))
-                break
-        else:
-            groups.append(([str(number)], curve))
-    if len(groups) == 1:
+    """Curves [head, distance], with names; only one if all are equal."""
+    near = 1e-6 * (1 + float(np.nanmax(np.abs(curves))))
+    if np.allclose(curves, curves[:1], rtol=0, atol=near, equal_nan=True):
         return [("all heads", curves[0])]
-    return [(f"head{'s' * (len(heads) > 1)} {', '.join(heads)}", curve) for heads, curve in groups]
-
-
-def learned_vectors(e: Encoding) -> dict[str, list[MatrixPanel]]:
-    """How similar the vectors of two distances are, in each table that an encoding has learned.
-
-    By role (keys, values, ...): cosines between sinusoids (Rosendahl et al. 2019, eq. 1-2) of the
-    same distances and width, then those of each layer. Heads with vectors of their own are
-    averaged. Distances run from -REACH to REACH, as far as they have vectors of their own: those
-    that clipping gives the vector of a nearer one are left out. Self-attention of a decoder has
-    never used vectors of distances above 0, so there they stop (unless positions count down).
-    Distances in trees and graphs are left out, and so are tables that are zero or fixed.
-    """
-    rows: dict[str, list[MatrixPanel]] = {}
-    if e.positions.distances_only or not list(e.parameters()):
-        return rows
-    last = 0 if e.dims.site == "decoder" and e.positions.ascending else REACH
-    distances = torch.arange(-REACH, last + 1)
-    for layer, number in enumerate(e.dims.served_layers or range(e.dims.layers)):
-        with torch.inference_mode():
-            tables = e.by_distance(layer, distances) or {}
-        for role, table in tables.items():  # [heads | 1, distance, width]
-            kept = find_unclipped(table)
-            vectors, some = table[:, kept].double(), distances[kept]
-            if vectors.any():
-                heads = f", mean over {len(table)} heads" if len(table) > 1 else ""
-                panels = rows.setdefault(role, [sinusoid_cosines(some, vectors.shape[2])])
-                panels.append(cosines(f"layer {number + 1}{heads}", some, vectors))
-    for panels in rows.values():
-        panels[0] = panels[0]._replace(down=DISTANCE)
-        panels[-1] = panels[-1]._replace(meaning="cosine")
-    return rows
-
-
-def find_unclipped(table: Tensor) -> slice:
-    """Where the distances from -REACH lie that do not merely repeat the one nearer to 0."""
-    repeats = (table[:, 1:] == table[:, :-1]).flatten(2).all(-1).all(0).tolist()
-    before = sum(1 for _ in takewhile(bool, repeats[:REACH]))
-    after = sum(1 for _ in takewhile(bool, reversed(repeats[REACH:])))
-    return slice(before, table.shape[1] - after)
-
-
-def sinusoid_cosines(distances: Tensor, width: int) -> MatrixPanel:
-    fixed = sinusoids(distances, width + width % 2)  # sinusoids come in pairs
-    return cosines("sinusoids", distances, fixed[None, :, :width])
-
-
-def cosines(title: str, distances: Tensor, vectors: Tensor) -> MatrixPanel:
-    """Cosines of any two vectors [heads, distance, width], mean over heads; 0 for a zero one."""
-    unit = F.normalize(vectors.double(), dim=-1)
-    values = (unit @ unit.mT).mean(0).numpy()
-    return MatrixPanel(title, "", DISTANCE, "", values, signed=True, first=int(distances[0]))
+    return [(f"head {number}", curve) for number, curve in enumerate(curves, start=1)]

@@ -1,7 +1,7 @@
 """Draw an encoding: python -m scripts.pictures NAME FILE [--run DIR] [KEY=VALUE ...].
 
 Its hooks, asked about a made-up sentence, decide which panels there are. With --run the picture
-shows what a run has learned, tables of distances included.
+shows what a run has learned.
 """
 
 import sys
@@ -20,7 +20,7 @@ from nmt.config.compose import experiment_of
 from nmt.errors import UserError
 from nmt.figure import draw_figure, require_matplotlib
 from nmt.model.transformer import Transformer
-from scripts.panels import CurvesPanel, MatrixPanel, Panel, first_layer, learned_vectors, panels_of
+from scripts.panels import CurvesPanel, MatrixPanel, Panel, first_layer, panels_of
 
 VOCAB = 64
 PANEL, WIDTH = (4.0, 3.3), 18.0  # inches; beyond the width panels get narrower
@@ -70,11 +70,7 @@ def show_run(run: Path, option: str) -> tuple[str, dict[str, list[Panel]]]:
     step = trained.facts.get("step")
     state = f"trained: {run.name}" + (f", step {step:,}" if isinstance(step, int) else "")
     vocab = min(len(trained.source.vocabulary), len(trained.target.vocabulary))
-    rows = rows_of(trained.model, selected, vocab)
-    for e in trained.model.entries:
-        for role, panels in learned_vectors(e).items() if e.name in selected else ():
-            rows[f"{e.name}: {e.dims.site}, similarity of learned vectors ({role})"] = [*panels]
-    return state, rows
+    return state, rows_of(trained.model, selected, vocab)
 
 
 def rows_of(model: Transformer, names: list[str], vocab: int) -> dict[str, list[Panel]]:
@@ -114,15 +110,10 @@ def save(rows: dict[str, list[Panel]], title: str, path: Path) -> None:
 def draw_matrix(figure: Any, axes: Any, panel: MatrixPanel) -> None:
     most = float(np.nanmax(np.abs(panel.values))) or 1.0
     limits = {"cmap": SIGNED, "vmin": -most, "vmax": most} if panel.signed else {"cmap": PLAIN}
-    start, (down, across) = panel.first - 0.5, panel.values.shape
-    edges = (start, start + across, start + down, start)
-    image = axes.imshow(
-        panel.values, extent=edges, aspect="auto", interpolation="nearest", **limits
-    )
+    image = axes.imshow(panel.values, aspect="auto", interpolation="nearest", **limits)
     axes.locator_params(integer=True)
     axes.set_ylabel(panel.down)
-    if panel.meaning:
-        figure.colorbar(image, ax=axes, label=panel.meaning)
+    figure.colorbar(image, ax=axes, label=panel.meaning)
 
 
 def draw_curves(axes: Any, panel: CurvesPanel) -> None:

@@ -14,6 +14,7 @@ import argparse
 import hashlib
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,10 +32,6 @@ class Pair(NamedTuple):
 
     command: str
     action: str
-
-
-def main(argv: list[str] | None = None) -> int:
-    return run(command, argv)
 
 
 def command(argv: list[str]) -> None:
@@ -88,6 +85,8 @@ def is_dev(pair: Pair) -> bool:
     digest = hashlib.sha256(pair.command.encode()).digest()
     return int.from_bytes(digest[:8], "big") % DEV == 0
 
+
+main = partial(run, command)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -44,8 +44,8 @@ COUNTS, SETS = "corpus.json", "tests.json"  # records of what is finished, below
 
 
 @dataclass(frozen=True)
-class ParallelText:
-    """A parallel text: where it comes from, and which members are its sides."""
+class CorpusSource:
+    """Where a parallel text comes from, and which members of the archive are its sides."""
 
     id: str
     about: str
@@ -73,7 +73,7 @@ class Recipe:
     languages: list[str]  # source, target
     paper: str  # how many pairs the paper has
     commands: list[str]  # train the paper's runs on the text, and make a table of them
-    corpora: list[ParallelText]
+    corpora: list[CorpusSource]
     sets: dict[str, TestSet]  # by the name of their files
     joined: dict[str, list[str]]  # files of several sets, one after the other
 
@@ -212,7 +212,7 @@ def write_record(job: Job, record: str, inputs: Any, files: list[Path], **more: 
     atomic.replace(job.root / record, manifest.dump(plain))
 
 
-def find_archive(job: Job, corpus: ParallelText) -> Path | None:
+def find_archive(job: Job, corpus: CorpusSource) -> Path | None:
     """An archive of a corpus that is there, or None; UserError (65) unless its hash is pinned."""
     folders = (job.root / "downloads", *job.local)
     paths = [folder / archive.file for archive in corpus.archives for folder in folders]
@@ -252,7 +252,7 @@ def join_corpora(job: Job) -> None:
     log.info("train.*: %s pairs; Rosendahl et al. (2019): %s", f"{lines:,}", job.recipe.paper)
 
 
-def append_corpus(job: Job, corpus: ParallelText, path: Path, folder: Path) -> dict[str, Any]:
+def append_corpus(job: Job, corpus: CorpusSource, path: Path, folder: Path) -> dict[str, Any]:
     """Add the sides of a corpus to train.* in a folder, and count its lines."""
     codes, count, dropped = job.recipe.languages, max(1, len(corpus.pairs)), 0
     files = [file for i in range(count) for file in job.sides(folder, str(i))]

@@ -28,21 +28,21 @@ def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> 
         _check_arguments(argv)
         command(argv)
         sys.stdout.flush()
-    except UserError as e:
-        return _report_error(str(e), e.code, e.details)
-    except (Exception, KeyboardInterrupt) as e:
-        if (code := exit_code(e)) == BUG:
+    except UserError as error:
+        return _report_error(str(error), error.code, error.details)
+    except (Exception, KeyboardInterrupt) as error:
+        if (code := exit_code(error)) == BUG:
             raise
         if code in (Exit.PIPE, Exit.IO):  # or Python, which flushes stdout at exit, complains again
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if code == Exit.PIPE:
             return code
-        place, reason = getattr(e, "filename", None), getattr(e, "strerror", None)
+        path, reason = getattr(error, "filename", None), getattr(error, "strerror", None)
         messages = {
             Exit.INTERRUPTED: "interrupted",
             Exit.NO_MEMORY: f"out of memory; {_MEMORY_ADVICE}",
-            Exit.NO_INPUT: f"{place}: {reason}; give another place",
-            Exit.IO: f"{place or 'output'}: {reason}",
+            Exit.NO_INPUT: f"{path}: {reason}; give another path",
+            Exit.IO: f"{path or 'output'}: {reason}",
         }
         return _report_error(messages[Exit(code)], code)
     return Exit.OK
@@ -85,7 +85,7 @@ def pause_gc() -> Iterator[None]:
 
 
 def _report_error(message: str, code: int, details: Sequence[str] = ()) -> int:
-    """Write a message and its details, one line each whatever text of others is in them."""
+    """Write a message and its details, one line each, even if a file's text is part of them."""
     lines = [f"nmt: {visible(message)}", *(f"  {visible(detail)}" for detail in details)]
     sys.stderr.write("".join(f"{line}\n" for line in lines))
     return code

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from nmt.cli.command import run
-from nmt.cli.options import Parser, decode_overrides, two
+from nmt.cli.options import Parser, decode_overrides, name_pair
 from nmt.cli.streams import sample_lines
 from nmt.config.settings import Engine
 from nmt.errors import UserError
@@ -81,7 +81,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--precision", default="float32", choices=PRECISIONS, help="of the weights")
     add("--samples", metavar="FILE", help="lines of the source language to compare on")
     add("--license", metavar="ID", help="for the card; an identifier of the hub, as apache-2.0")
-    add("--names", type=two, metavar="SOURCE,TARGET", help="of the languages, in a package")
+    add("--names", type=name_pair, metavar="SOURCE,TARGET", help="of the languages, in a package")
     options = parser.parse_intermixed_args(argv)
     options.changes = decode_overrides(options.settings)
     if "precision" in options.changes:

@@ -117,7 +117,6 @@ def _whole_manual(manual: Manual, folders: Folders) -> list[str]:
 
 
 def _group_page(group: str, folders: Folders) -> list[str]:
-
     lines = [f"{group}: {ABOUT[group]}", "", f"Options ({group}=OPTION; * is the default):"]
     default = default_options().get(group)
     for option in options_of(group, folders):
@@ -162,7 +161,6 @@ def _comments(group: str, options: Iterable[str], folders: Folders) -> dict[str,
 
 
 def _root_keys(width: int) -> list[str]:
-
     keys = [(Settings, "seed"), *((Place, name) for name in check.keys_of(Place))]
     return _align(
         ((name, _text(check.keys_of(schema)[name].default), describe_key(schema, name))
@@ -189,5 +187,4 @@ def _text(value: Any) -> str:
 
 
 def _align(rows: Iterable[tuple[str, str, str]], width: int = 38) -> list[str]:
-
     return [f"  {key:<{width}} {f'{meaning} [{value}]'.strip()}" for key, value, meaning in rows]

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
-from nmt.cli.options import Parser, integer, two
+from nmt.cli.options import Parser, integer, name_pair
 from nmt.cli.streams import sample_lines
 from nmt.system import outputs
 
@@ -99,7 +99,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         metavar="N",
         help="pieces of the longest source in training; default: what nmt-export wrote, or unknown",
     )
-    add("--languages", type=two, metavar="SOURCE,TARGET", help="of a model of many languages")
+    add("--languages", type=name_pair, metavar="SOURCE,TARGET", help="of a model of many languages")
     options = parser.parse_args(argv)
     outputs.check_new(options.model)
     return options

@@ -85,8 +85,8 @@ SAMPLES = integer(LEAST_SAMPLES, 100_000)  # of the bootstrap
 PROCESSES = integer(1, 1024)  # or threads
 
 
-def two(text: str) -> tuple[str, str]:
-    """The type of an option with the names of two languages, SOURCE,TARGET."""
+def name_pair(text: str) -> tuple[str, str]:
+    """The type of an option that names two languages, SOURCE,TARGET."""
     source, _, target = text.partition(",")
     if not (source and target) or "," in target:
         raise argparse.ArgumentTypeError(f"{text}: expected two names, as German,English")
@@ -125,7 +125,7 @@ def add_translating(parser: Parser) -> None:
 
 
 def describe_key(schema: Any, name: str) -> str:
-    """What a key of a dataclass means, and what it chooses from."""
+    """The meaning of a key of a dataclass, and its choices."""
     declared, kind = schema.__dataclass_fields__[name], check.keys_of(schema)[name].kind
     bare = get_args(kind)[0] if NoneType in get_args(kind) else kind
     only = declared.metadata["only"]

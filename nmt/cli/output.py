@@ -1,8 +1,8 @@
-"""Where a command writes: stdout, or a file that is NAME.part until it is complete.
+"""The output of a command: stdout, or a file that is NAME.part until it is complete.
 
-NAME.part.json says what decides on the lines of NAME.part (model, settings, the hash of the input)
-and how many are done. The next identical command cuts off what follows them, and goes on there.
-Where the input is no file it begins again.
+NAME.part.json records everything that determines the lines of NAME.part (model, settings, the hash
+of the input) and how many are done. The next identical command truncates NAME.part to these lines
+and continues. If the input is no file, it begins again.
 """
 
 import errno
@@ -29,7 +29,7 @@ EVERY = 1.0  # seconds between two records: each waits for the disk
 
 
 class Progress(NamedTuple):
-    """What was done when a window of lines was last complete."""
+    """The state after the last complete window of lines."""
 
     lines: int = 0  # of the input
     bytes: int = 0  # of NAME.part
@@ -45,26 +45,26 @@ class OutputStream:
         self.file = file
 
     def write(self, record: str) -> None:
-        """Write what belongs to one line of the input."""
+        """Write the output of one line of the input."""
         self.file.write(record.encode())
 
     def flush(self) -> None:
-        """Hand what was written to the reader."""
+        """Pass what was written to the reader."""
         self.file.flush()
 
     def advance(self, lines: int, notes: Mapping[str, list[int]]) -> None:
-        """Note that all is written that belongs to the first lines of the input."""
+        """Note that the output of the first `lines` lines is written."""
         self.flush()
 
     def skip_finished(self, inputs: Iterable[Iterator[str]]) -> None:
-        """Read over the lines that an earlier command has done."""
+        """Skip the lines that an earlier command has done."""
 
 
 class ResumableOutput(OutputStream):
     """NAME.part, open to be written, and the record of what has been done."""
 
     def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
-        """Find out what is done, cut off what was half written; raises what `open_output` does."""
+        """Read the progress, and cut off what was half written; raises as `open_output` does."""
         self.path, self.identity = path, dict(identity)
         self._from_pipe = None in self.identity["text"].values()
         self.part, self.record = partial_files(path)
@@ -81,13 +81,13 @@ class ResumableOutput(OutputStream):
             raise
 
     def advance(self, lines: int, notes: Mapping[str, list[int]]) -> None:
-        """Note that all is written that belongs to the first lines of the input."""
+        """Note that the output of the first `lines` lines is written."""
         self.progress = Progress(lines, self.file.tell(), dict(notes))
         if time.monotonic() - self._recorded >= EVERY:
             self._write_record()
 
     def skip_finished(self, inputs: Iterable[Iterator[str]]) -> None:
-        """Read over the lines that an earlier command has done."""
+        """Skip the lines that an earlier command has done."""
         if self.resumed:
             for lines in inputs:
                 next(islice(lines, self.resumed - 1, None))
@@ -108,7 +108,7 @@ class ResumableOutput(OutputStream):
         )
 
     def _read_progress(self) -> Progress:
-        """What the record says of NAME.part; raises UserError where they do not belong together."""
+        """The recorded progress of NAME.part; UserError if the two do not belong together."""
         if not self.record.exists():
             raise UserError(
                 f"{self.part}: not left by this command, for {self.record.name} is missing; "
@@ -152,7 +152,7 @@ class ResumableOutput(OutputStream):
         self.file.close()
 
     def abandon(self) -> None:
-        """Leave what the next command goes on from, or nothing where nothing was done."""
+        """Keep what the next command continues from, or nothing if nothing was done."""
         with suppress(OSError):  # the disk may be full; the first error is the one to tell
             self._write_record()
         if self._kept > self.resumed:
@@ -170,7 +170,7 @@ class ResumableOutput(OutputStream):
 
 
 def partial_files(path: Path) -> tuple[Path, Path]:
-    """Where a file grows, and where the record of it stands."""
+    """The paths of an unfinished file and of its record."""
     return path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")
 
 
@@ -196,7 +196,7 @@ def check_files(output: str | None, inputs: Sequence[str]) -> None:
 
 
 def _is_file(output: str) -> bool:
-    """Whether an output is a file; a device or a pipe keeps nothing, and cannot be renamed over."""
+    """Whether an output is a file; a device or a pipe cannot be replaced by renaming."""
     path = Path(output)
     return output != "-" and (path.is_dir() or path.is_file() or not path.exists())
 
@@ -256,7 +256,7 @@ def _open_plain(name: str | None) -> Iterator[OutputStream]:
 
 
 def write_outputs(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:
-    """Show a table, then write its files; none is lost where others, or stdout, cannot be had.
+    """Show a table, then write its files, even if others or stdout cannot be written.
 
     Raises UserError (74) that names the files which failed, and what stdout raised.
     """

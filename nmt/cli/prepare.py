@@ -31,13 +31,13 @@ def command(argv: list[str]) -> None:
     if help.show_help(MANUAL, options):
         return
     from nmt.config.hydra_conf import lines_of
-    from nmt.corpus.report import describe, log_remarks
+    from nmt.corpus.report import describe, log_counts
     from nmt.parent import experiment_of
     from nmt.training import corpus
 
     overrides = lines_of(help.parse_overrides(options))
     prepared = corpus.prepare(experiment_of(overrides).settings)
-    log_remarks(prepared.report)
+    log_counts(prepared.report)
     sys.stdout.write(f"{describe(prepared.report)}\n{prepared.path}\n")
 
 

@@ -11,7 +11,7 @@ from nmt import __version__
 from nmt.cli.command import pause_gc, run
 from nmt.cli.options import Parser, add_running, integer
 from nmt.cli.output import check_files, open_output
-from nmt.cli.streams import opened_input, text_lines
+from nmt.cli.streams import open_input, text_lines
 
 if TYPE_CHECKING:
     from nmt.decode.score import GivenTranslation
@@ -44,7 +44,7 @@ def command(argv: list[str]) -> None:
     files = {SOURCE: options.source, TARGET: options.target, **options.columns}
     check_files(options.output, [*files.values()])
     with ExitStack() as stack:
-        opened = {name: stack.enter_context(opened_input(path)) for name, path in files.items()}
+        opened = {name: stack.enter_context(open_input(path)) for name, path in files.items()}
         with pause_gc():  # torch takes seconds: --help and wrong arguments are answered before
             from tqdm import tqdm
 

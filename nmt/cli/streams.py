@@ -3,21 +3,16 @@
 import io
 import logging
 import os
-import select
 import stat
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from nmt.errors import Exit, UserError
-from nmt.text.lines import check_stream, opened, raw_lines
+from nmt.text.lines import check_stream, open_lines, raw_lines
 
 log = logging.getLogger(__name__)
-
-BLOCK = 2**16  # bytes read at once
-PATIENCE = 0.05  # seconds after which a pipe that gives no further line waits for an answer
 
 
 def prepare_standard_streams() -> None:
@@ -36,20 +31,20 @@ def prepare_standard_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def opened_input(name: str) -> AbstractContextManager[Iterable[bytes]]:
-    """The lines of a file (as `opened` reads it) or, for -, of stdin.
+def open_input(name: str) -> AbstractContextManager[Iterable[bytes]]:
+    """The lines of a file (as `open_lines` reads it) or, for -, of stdin.
 
     Raises UserError: 66 if it cannot be opened, 65 if a compressed file turns out damaged.
     """
     if name == "-" and sys.stdin is None:
         raise UserError("stdin is closed; name a file to read", Exit.NO_INPUT)
-    return nullcontext(sys.stdin.buffer) if name == "-" else opened(Path(name))
+    return nullcontext(sys.stdin.buffer) if name == "-" else open_lines(Path(name))
 
 
 def is_complete(name: str) -> bool:
-    """Whether an input's lines are all there, as those of a file; a pipe's may follow on an answer.
+    """Whether an input's lines are all there, as those of a file; a pipe's may depend on answers.
 
-    So are those of a stdin that is a stream of Python's own.
+    A stdin that is a Python object and no descriptor counts as complete.
     """
     if name != "-":
         return Path(name).is_file()
@@ -59,51 +54,21 @@ def is_complete(name: str) -> bool:
         return True
 
 
-class IncomingLines:
-    """The lines of a terminal or a pipe, each as soon as it has come."""
+def is_typed(name: str) -> bool:
+    """Whether a person types the lines of an input on a terminal."""
+    return name == "-" and sys.stdin.isatty()
 
-    def __init__(self, descriptor: int, before_waiting: Callable[[], None]) -> None:
-        """`before_waiting` is called where no line is there yet: its writer may want answers."""
-        self._descriptor, self._before_waiting = descriptor, before_waiting
-        self._lines = deque[bytes]()
-        self._rest = bytearray()  # the beginning of a line that has not ended
-        self._ended = False
 
-    @classmethod
-    def at(cls, name: str, before_waiting: Callable[[], None]) -> "IncomingLines | None":
-        """That of stdin for -; None where all lines are there."""
-        if name != "-" or is_complete(name):
-            return None
-        return cls(sys.stdin.fileno(), before_waiting)
-
-    def __iter__(self) -> Iterator[bytes]:
-        while self._lines or not self._ended:
-            if self._lines:
-                yield self._lines.popleft()
-                continue
-            if not self._is_readable(0):
-                self._before_waiting()
-            self._read()
-
-    def waits(self) -> bool:
-        """Whether a further line, or the end, is there or comes within PATIENCE seconds."""
-        while not (self._lines or self._ended) and self._is_readable(PATIENCE):
-            self._read()
-        return bool(self._lines) or self._ended
-
-    def _is_readable(self, seconds: float) -> bool:
-        return bool(select.select([self._descriptor], [], [], seconds)[0])
-
-    def _read(self) -> None:
-        block = os.read(self._descriptor, BLOCK)
-        self._ended = not block
-        *lines, rest = block.split(b"\n")
-        for line in lines:
-            self._lines.append(bytes(self._rest + line + b"\n"))
-            self._rest.clear()
-        self._rest += rest
-        if self._ended and self._rest:
-            self._lines.append(bytes(self._rest))
+def prompt(stream: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a terminal, each after a prompt on stderr."""
+    lines = iter(stream)
+    while True:
+        sys.stderr.write("> ")
+        sys.stderr.flush()
+        if not (line := next(lines, b"")):
+            sys.stderr.write("\n")
+            return
+        yield line
 
 
 def text_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
@@ -134,5 +99,5 @@ def sample_lines(name: str | None) -> list[str] | None:
     """All lines of a file or of stdin, without their ends; None for no name."""
     if name is None:
         return None
-    with opened_input(name) as stream:
+    with open_input(name) as stream:
         return list(text_lines(stream, name))

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from itertools import tee
 from pathlib import Path
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from nmt import __version__
 from nmt.cli.command import pause_gc, run
 from nmt.cli.options import Parser, add_translating, decode_overrides, integer
-from nmt.cli.output import OutputStream, check_files, open_output
-from nmt.cli.streams import IncomingLines, is_complete, opened_input, text_lines
+from nmt.cli.output import check_files, open_output
+from nmt.cli.streams import is_complete, is_typed, open_input, prompt, text_lines
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -72,8 +73,7 @@ def command(argv: list[str]) -> None:
     files = {TEXT: options.input, **options.parallel}
     check_files(options.output, [*files.values()])
     with ExitStack() as stack:
-        opened = {name: stack.enter_context(opened_input(path)) for name, path in files.items()}
-        arriving = IncomingLines.at(options.input, lambda: _flush_and_prompt(output))
+        opened = {name: stack.enter_context(open_input(path)) for name, path in files.items()}
         # torch takes seconds to import: --help and wrong arguments are answered before
         with pause_gc():
             from nmt.config.settings import with_decode
@@ -87,17 +87,17 @@ def command(argv: list[str]) -> None:
             *(options.engine, options.changes, needs_of(options)),
         )
         decode = with_decode(loaded.sides.settings, options.changes).decode
+        if is_typed(options.input):  # each line is answered before the next one is read
+            decode, opened[TEXT] = replace(decode, window=1), prompt(opened[TEXT])
         n_best = options.n_best or 1
         decode.check_n_best(n_best, f"--n-best {n_best}", "add decode.beam_size")
         translator = loaded.translator(decode)
         inputs = {name: text_lines(stream, files[name]) for name, stream in opened.items()}
-        if arriving:
-            inputs[TEXT] = text_lines(arriving, options.input)
         identity = identify(options, loaded, decode)
         output = stack.enter_context(open_output(options.output, files, identity))
         notes, done = Notes(output.progress.notes), output.progress.lines
         output.skip_finished(inputs.values())
-        lines = records(options, translator, inputs, done, notes, arriving)
+        lines = make_records(options, translator, inputs, done, notes)
         for number, text in stack.enter_context(closing(lines)):
             output.write(text)
             if number % decode.window == 0:
@@ -109,7 +109,7 @@ def command(argv: list[str]) -> None:
 def identify(
     options: argparse.Namespace, loaded: "LoadedModels", decode: "Decode"
 ) -> dict[str, Any]:
-    """All but the texts that decides on what is written."""
+    """Everything except the texts that determines the output."""
     number_format: str = decode.precision
     if number_format != "float32" and loaded.models and loaded.device == "cpu":
         from nmt.system.machine import this_machine
@@ -170,26 +170,24 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def needs_of(options: argparse.Namespace) -> list[str]:
-    """What the options ask for that CTranslate2 cannot."""
+    """The requested features that CTranslate2 lacks."""
     needs = {"target prefixes": options.target_prefix, "alignments": options.alignment}
     return [name for name, value in needs.items() if value is not None]
 
 
-def records(
+def make_records(
     options: argparse.Namespace,
     translator: "Translator",
     streams: Mapping[str, Iterator[str]],
     done: int,
     notes: "Notes",
-    arriving: IncomingLines | None = None,
 ) -> Generator[tuple[int, str], None, None]:
     """The number of each line after those done, and what is to be written for it, LF included."""
     from tqdm import tqdm
 
     lines, sources = tee(streams[TEXT])  # remembers what is not yet translated: some windows
-    is_typed = arriving is not None and sys.stdin.isatty()
-    talking = (options.output is None and sys.stdout.isatty()) or is_typed
-    quiet = True if talking else None  # None: unless stderr is a terminal
+    talks = (options.output is None and sys.stdout.isatty()) or is_typed(options.input)
+    quiet = True if talks else None  # None: unless stderr is a terminal
     translated = translator.translate(
         lines,
         options.n_best or 1,
@@ -198,7 +196,6 @@ def records(
         first=done + 1,
         notes=notes,
         read_ahead=all(map(is_complete, [options.input, *options.parallel.values()])),
-        has_more=arriving.waits if arriving else lambda: True,
         align=options.alignment is not None,
     )
     tqdm.monitor_interval = 0  # no further thread: see system.pool.may_fork
@@ -208,16 +205,6 @@ def records(
             zip(progress, sources, strict=False), done + 1
         ):
             yield number, format_record(options, number, line, translations)
-    if is_typed:
-        sys.stderr.write("\n")  # behind the last prompt
-
-
-def _flush_and_prompt(output: OutputStream) -> None:
-    """Hand over all translations, and ask for the next line where a person types it."""
-    output.flush()
-    if sys.stdin.isatty():
-        sys.stderr.write("> ")
-        sys.stderr.flush()
 
 
 def format_record(

@@ -16,22 +16,22 @@ from nmt.corpus.examples import (
     Ints,
     Joining,
     draw_examples,
-    draw_of,
     find_longest,
     joining_of,
-    of_counts,
+    make_examples,
+    random_of,
 )
 from nmt.corpus.grouping import batch_starts
 from nmt.corpus.pairs import Pairs, spans
 from nmt.corpus.prepare import Prepared
-from nmt.corpus.sampling import RandomSegmentation, measure_growth, samplers
+from nmt.corpus.sampling import RandomSegmentation, make_samplers, measure_growth
 from nmt.errors import UserError
 from nmt.system.pool import Call, WorkerPool
 from nmt.system.resources import cores
 from nmt.text.vocab import BOS, PAD
 
 log = logging.getLogger(__name__)
-FEW = 2**14  # pairs that no workers are started for
+FEW = 2**14  # pairs for which no workers are started
 
 
 class Batch(NamedTuple):
@@ -110,7 +110,7 @@ class Batches:
                 side: np.ceil(drawn.lengths[side] * growth).astype(np.int32)
                 for side, growth in self._growth.items()
             }
-            draw = draw_of(self._seed, epoch)
+            draw = random_of(self._seed, epoch)
             shuffled = draw.permutation(len(drawn.first)).astype(np.uint32)
             order, sorted_lengths = _sort_by_length(shuffled, lengths, self._count)
             starts = batch_starts(sorted_lengths, self._budget)
@@ -126,7 +126,7 @@ class Batches:
             return [_batch(self._store, first, counts)]
         begun = self._begun.pop((epoch, index), None)
         text = (begun or self.workers.submit(self._segment, epoch, first, counts)).result()
-        first, counts, lengths = of_counts(text, counts)
+        first, counts, lengths = make_examples(text, counts)
         rows, sorted_lengths = _sort_by_length(np.arange(len(first)), lengths, self._count)
         parts = _halve(rows, sorted_lengths, self._budget)
         return [_batch(text, first[part], counts[part]) for part in parts]
@@ -168,13 +168,13 @@ class Batches:
 
 
 def training_batches(settings: Settings, prepared: Prepared, ranks: int) -> Batches:
-    """Return the batches of a training as its settings want them; `ranks` share the cores.
+    """Return the batches that the settings ask for; `ranks` processes share the cores.
 
-    Raises UserError for a segmenter that cannot sample as they want.
+    Raises UserError for a segmenter that cannot sample as requested.
     """
     data, options, store = settings.data, settings.trainer, prepared.train
     joining, segmentation = joining_of(data), None
-    if of_sides := samplers(data, (prepared.source, prepared.target)):
+    if of_sides := make_samplers(data, (prepared.source, prepared.target)):
         length = data.max_length if joining is None else joining.max_length
         segmentation = RandomSegmentation(of_sides, settings.seed, data.max_length, length)
     # two at least, unless fewer are wanted: with one, training would wait for each batch
@@ -213,7 +213,7 @@ def _sort_by_length(
 
 
 def _halve(rows: Ints, lengths: NDArray[np.int32], budget: int) -> list[Ints]:
-    """Return examples, longest first, in as many parts of equal size as the budget wants."""
+    """Halve examples, sorted by length, until each part is within the budget."""
     if len(rows) == 1 or len(rows) * int(lengths[0]) <= budget:
         return [rows]
     halves = zip(np.array_split(rows, 2), np.array_split(lengths, 2), strict=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nmt.config.data import Data
 from nmt.corpus.pairs import SIDES, Pairs
 
-JOINS, WEIGHTS = 1, 2  # streams of random numbers beside the one that shuffles batches
+JOINS, WEIGHTS = 1, 2  # streams of random numbers; a third shuffles batches
 
 Ints = NDArray[np.integer[Any]]
 
@@ -29,6 +29,7 @@ class Joining(NamedTuple):
 
 
 def joining_of(data: Data) -> Joining | None:
+    """The settings of joined lines; None if each example is one line."""
     if data.join == 1 or not data.join_share:
         return None
     length = data.max_length if data.join_length is None else data.join_length
@@ -43,8 +44,8 @@ class Examples(NamedTuple):
     lengths: dict[str, NDArray[np.int32]]  # by side: [example] pieces, without eos
 
 
-def draw_of(seed: int, epoch: int, *stream: int) -> np.random.Generator:
-    """Return random numbers of an epoch, the same on every machine: Philox counts."""
+def random_of(seed: int, epoch: int, *stream: int) -> np.random.Generator:
+    """A generator for an epoch that gives the same numbers on every machine (Philox)."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch, *stream])))
 
 
@@ -60,11 +61,11 @@ def draw_examples(
         first: Ints = np.arange(len(store), dtype=np.uint32)  # a corpus may have many millions
         examples = Examples(first, np.broadcast_to(np.int64(1), len(store)), store.lengths)
     else:
-        examples = of_counts(store, join_lines(store, joining, draw_of(seed, epoch, JOINS)))
+        examples = make_examples(store, join_lines(store, joining, random_of(seed, epoch, JOINS)))
     if all(weight == 1 for weight in weights):
         return examples
     wanted = np.array(weights)[store.corpus_of(examples.first)]
-    chance = draw_of(seed, epoch, WEIGHTS).random(len(wanted))
+    chance = random_of(seed, epoch, WEIGHTS).random(len(wanted))
     rows = np.repeat(np.arange(len(wanted)), np.floor(wanted + chance).astype(np.int64))
     lengths = {side: of_side[rows] for side, of_side in examples.lengths.items()}
     return Examples(examples.first[rows], examples.counts[rows], lengths)
@@ -73,8 +74,8 @@ def draw_examples(
 def join_lines(store: Pairs, joining: Joining, draw: np.random.Generator) -> NDArray[np.int64]:
     """Return how many lines each example has, one after the other [example].
 
-    1 with probability 1 - share, else 2 to `max_lines`, all equally probable. An example beyond a
-    limit or border loses its last line to an example of its own, until it fits.
+    1 with probability 1 - share, otherwise 2 to `max_lines` with equal probability. The last line
+    of an example beyond a limit or border becomes an example itself, until all fit.
     """
     several = draw.random(len(store)) < joining.share
     counts = np.where(several, draw.integers(2, joining.max_lines + 1, len(store)), 1)
@@ -100,7 +101,7 @@ def find_longest(store: Pairs, joining: Joining) -> dict[str, int]:
     return by_side
 
 
-def of_counts(store: Pairs, counts: NDArray[np.int64]) -> Examples:
+def make_examples(store: Pairs, counts: NDArray[np.int64]) -> Examples:
     """Return examples of so many consecutive pairs, together all pairs of the store."""
     first = np.cumsum(counts) - counts
     return Examples(first, counts, {side: _pieces(store, side, first, counts) for side in SIDES})
@@ -111,8 +112,8 @@ def _fits(
 ) -> NDArray[np.bool_]:
     """Return whether so many pairs, beginning with each first one, may be joined [example].
 
-    Their lines must be adjacent in the text: where one was dropped, for instance an empty one that
-    ends a document, there is a border. So there is where the code of a language changes.
+    Their lines must be adjacent in the text: a dropped line, for instance an empty one that ends a
+    document, is a border, and so is a change of the language code.
     """
     last, lines = first + counts - 1, store.lines.astype(np.int64)
     fits = lines[last] - lines[first] == counts - 1

@@ -27,7 +27,7 @@ def learn_bpe_sides(
 ) -> list[Side]:
     """Learn merges on both sides together, and one vocabulary for each side or for both.
 
-    The segmenters remember the frequent words of their side, whose pieces are known by now.
+    The segmenters keep the pieces of the frequent words of their side.
     """
     for symbol in tokenizers[0].symbols:  # nothing is learned from them
         for of_words in words:
@@ -94,11 +94,11 @@ def learn_merges(
 def count_pieces(
     counts: Mapping[str, int], merges: Sequence[str], words: Words | None = None
 ) -> Counter[str]:
-    """Count the pieces of one side's words by the merges; `words` has those that are known."""
-    segmenter, known = Bpe(Tokenizer("none", "none", ""), merges), words or {}
+    """Count the pieces of one side's words by the merges; `words` has pieces of most of them."""
+    segmenter, pieces_of = Bpe(Tokenizer("none", "none", ""), merges), words or {}
     counted: Counter[str] = Counter()
     for word, count in counts.items():
-        for piece in known.get(word) or segmenter.segment(word):
+        for piece in pieces_of.get(word) or segmenter.segment(word):
             counted[piece] += count
     return counted
 

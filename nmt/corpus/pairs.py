@@ -78,7 +78,7 @@ class Pairs:
 
     @cached_property
     def languages(self) -> NDArray[np.integer[Any]]:
-        """Which of the codes each source begins with, after its tag [pair]; 0: with none."""
+        """The code that each source begins with, after its tag [pair]; 0: none."""
         starts = self.offsets["source"][:-1].astype(np.int64)
         first = self.ids["source"][starts + self._tags(np.arange(len(self)))]
         return np.where(np.isin(first, [*self.codes]), first, 0)
@@ -93,8 +93,8 @@ class Pairs:
             return np.zeros(len(rows), np.int64)
         return np.array(self.corpora.tagged, np.int64)[self.corpus_of(rows)]
 
-    def place(self, row: int) -> str:
-        """Return where a pair stood: the number of its line, after the name of its corpus."""
+    def locate(self, row: int) -> str:
+        """The line number of a pair in its file; of several corpora, after the name of its own."""
         if self.corpora is None:
             return str(self.lines[row])
         corpus = int(self.corpus_of(np.array([row]))[0])
@@ -140,11 +140,11 @@ class PairStore(Pairs):
     def __init__(self, path: Path, codes: frozenset[int] = frozenset()) -> None:
         facts = manifest.read(path / "store.json", None)
         super().__init__(
-            _mapped(path / "lines", LINES),
-            {side: _mapped(path / f"{side}.ids", np.dtype(facts["dtype"])) for side in SIDES},
-            {side: _mapped(path / f"{side}.offsets", OFFSETS) for side in SIDES},
+            _map_file(path / "lines", LINES),
+            {side: _map_file(path / f"{side}.ids", np.dtype(facts["dtype"])) for side in SIDES},
+            {side: _map_file(path / f"{side}.offsets", OFFSETS) for side in SIDES},
             facts["columns"],
-            {name: _mapped(path / f"column.{name}", COLUMN) for name in facts["columns"]},
+            {name: _map_file(path / f"column.{name}", COLUMN) for name in facts["columns"]},
             Corpora(*facts["corpora"]) if "corpora" in facts else None,
             codes,
         )
@@ -184,5 +184,5 @@ def write_pairs(
     (path / "store.json").write_bytes(manifest.dump(facts))
 
 
-def _mapped(path: Path, dtype: "np.dtype[Any]") -> NDArray[Any]:
+def _map_file(path: Path, dtype: "np.dtype[Any]") -> NDArray[Any]:
     return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)

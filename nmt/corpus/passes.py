@@ -22,12 +22,12 @@ from nmt.corpus.report import Counts
 from nmt.corpus.scan import Chunk
 from nmt.errors import UserError
 from nmt.text.columns import ColumnLine, expand
-from nmt.text.lines import BOM, decode_utf8
+from nmt.text.lines import decode_utf8
 from nmt.text.protection import Protection
 from nmt.text.side import Sides
 from nmt.text.tokenizer import Tokenizer, normalise
 
-REJOINED = 50  # every so many lines, words are joined to text again
+SAMPLED = 50  # every so many lines, words are joined to text again
 DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
 
 
@@ -47,17 +47,17 @@ def count_sides() -> list[Counter[str]]:
 
 @dataclass
 class Counted:
-    """What is counted in a split, or in a chunk of it, while its text becomes words."""
+    """Counts of a split, or of a chunk of it, from the first pass."""
 
     pairs: Counts = field(default_factory=Counter)  # by outcome
-    changes: list[Counter[str]] = field(default_factory=count_sides)  # lines and characters
+    rejoined: Counter[str] = field(default_factory=Counter)  # target lines tried, and changed
     words: list[Counter[str]] = field(default_factory=count_sides)
 
     def add(self, other: "Counted") -> None:
         self.pairs.update(other.pairs)
-        for side in range(len(SIDES)):
-            self.changes[side].update(other.changes[side])
-            self.words[side].update(other.words[side])
+        self.rejoined.update(other.rejoined)
+        for of_words, of_other in zip(self.words, other.words, strict=True):
+            of_words.update(of_other)
 
 
 class CleanedChunk(NamedTuple):
@@ -67,7 +67,7 @@ class CleanedChunk(NamedTuple):
     corpus: str  # which of several it is from
     pairs: int
     full: int  # of the pairs: those with words on both sides
-    counted: Counted  # pairs that were dropped, changes of the text, words of the full pairs
+    counted: Counted  # pairs that were dropped, words of the full pairs
 
     def read(self) -> Iterator[CleanedPair]:
         return starmap(CleanedPair, json.loads(self.path.read_bytes()))
@@ -83,7 +83,7 @@ class Cleaning(NamedTuple):
 
     def clean(self, chunk: Chunk) -> CleanedChunk:
         """Write the pairs of a chunk; UserError (65) at text that is not UTF-8."""
-        text, counted = chunk.text, Counted(changes=_count_marks(chunk))
+        text, counted = chunk.text, Counted()
         protection = Protection(self.tokenizers[0])
         pairs = list[CleanedPair]()
         for number, (source, target, *columns) in enumerate(chunk.rows(), start=chunk.first):
@@ -101,8 +101,10 @@ class Cleaning(NamedTuple):
                 counted.pairs[text.corpus, report.INVALID, "pairs"] += 1
                 continue
             pair, line = protection.pair(*pair), text.before + number
-            words = self._tokenise(pair, line, counted.changes)
-            words[0] = _leave_out_tag(words[0], text.tag, counted.changes[0])
+            words = [t.words(side) for t, side in zip(self.tokenizers, pair, strict=True)]
+            if line % SAMPLED == 1:
+                counted.rejoined.update(self._join_again(pair[1], words[1]))
+            words[0] = _remove_tag(words[0], text.tag)
             hashed = hash_pair(words[0], words[1], self.tokenizers[0].symbols)
             if text.tag and words[0]:
                 words[0] = f"{text.tag} {words[0]}"
@@ -116,43 +118,19 @@ class Cleaning(NamedTuple):
             counted.words = [Counter(" ".join(side).split()) for side in sides] or count_sides()
         return CleanedChunk(path, text.corpus, len(pairs), len(full), counted)
 
-    def _tokenise(
-        self, pair: tuple[str, str], line: int, changes: Sequence[Counter[str]]
-    ) -> list[str]:
-        """Return the words of both sides.
-
-        Of some lines, counts those without symbols, and those that become another text if their
-        words are joined again.
-        """
-        both = []
-        for tokenizer, text, noted in zip(self.tokenizers, pair, changes, strict=True):
-            words = tokenizer.words(text, noted)
-            both.append(words)
-            if line % REJOINED == 1 and tokenizer.parts(text) == [text]:
-                noted[report.REJOINED] += 1
-                if tokenizer.text(words) != normalise(text, tokenizer.normalize):
-                    noted[report.OTHERWISE] += 1
-        return both
+    def _join_again(self, text: str, words: str) -> dict[str, int]:
+        """Whether a target line is another text once its words are joined; none of symbols."""
+        tokenizer = self.tokenizers[1]
+        if tokenizer.parts(text) != [text]:
+            return {}
+        changed = tokenizer.text(words) != normalise(text, tokenizer.normalize)
+        return {report.TRIED: 1, report.CHANGED: int(changed)}
 
 
-def _count_marks(chunk: Chunk) -> list[Counter[str]]:
-    """Count what is at the ends of lines and of the file, by side."""
-    changes = []
-    for lines in chunk.lines[: len(SIDES)]:
-        carriage_returns = sum(line.removesuffix(b"\n").endswith(b"\r") for line in lines)
-        has_mark = chunk.first == 1 and lines[0].startswith(BOM)
-        counted = {"crlf_lines": carriage_returns, "byte_order_mark_lines": int(has_mark)}
-        changes.append(+Counter(counted))
-    return changes
-
-
-def _leave_out_tag(line: str, tag: str, changes: Counter[str]) -> str:
-    """Leave out a tag that the text has already; else it would be there twice."""
+def _remove_tag(line: str, tag: str) -> str:
+    """Remove a tag that the text begins with, as it would be there twice."""
     first, _, rest = line.partition(" ")
-    if not tag or first != tag:
-        return line
-    changes[report.TAGGED] += 1
-    return rest
+    return rest if tag and first == tag else line
 
 
 def hash_pair(source: str, target: str, symbols: Collection[str]) -> int:

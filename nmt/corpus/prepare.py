@@ -19,7 +19,7 @@ from nmt.config.settings import is_path
 from nmt.corpus import scan
 from nmt.corpus.pairs import HASHES, SIDES, Pairs, PairStore
 from nmt.corpus.passes import hash_pair
-from nmt.corpus.sampling import samplers
+from nmt.corpus.sampling import make_samplers
 from nmt.corpus.scan import ParallelText
 from nmt.corpus.steps import Preparation
 from nmt.errors import Exit, UserError
@@ -59,9 +59,9 @@ class Prepared(NamedTuple):
 def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> Prepared:
     """Prepare a corpus, unless it is prepared already.
 
-    With `sides`, of a trained model or of files, no segmenter is learned: they cut
-    and number the text; `segmenter` is only recorded. Raises UserError: 66 if a file
-    is missing, 65 if its content cannot be used, 73 or 74 if the cache cannot be written.
+    With `sides`, of a trained model or of files, no segmenter is learned: they segment and number
+    the text, and `segmenter` is only recorded. Raises UserError: 66 if a file is missing, 65 if its
+    content cannot be used, 73 or 74 if the cache cannot be written.
     """
     _check_sides(data, sides)
     texts = scan.scan_files(data)
@@ -92,18 +92,19 @@ def count_known(prepared: Prepared, source: Path, target: Path) -> tuple[int, in
 
     Raises UserError: 66 if a file is missing, 65 if its content cannot be used.
     """
-    ours, theirs = (side.segmenter.tokenizer for side in (prepared.source, prepared.target))
+    of_source, of_target = prepared.source.segmenter.tokenizer, prepared.target.segmenter.tokenizer
     lines = read_text(source)
     pairs = map(prepared.source.protection.pair, lines, read_parallel(target, lines, source))
-    hashes = [hash_pair(ours.words(a), theirs.words(b), ours.symbols) for a, b in pairs]
+    words = ((of_source.words(a), of_target.words(b)) for a, b in pairs)
+    hashes = [hash_pair(a, b, of_source.symbols) for a, b in words]
     known = np.fromfile(prepared.path / "train" / "hashes", HASHES)
     return int(np.isin(np.array(hashes, HASHES), known).sum()), len(hashes)
 
 
 def _check_sides(data: Data, sides: Sides | None) -> None:
-    """Raise UserError (2) for what the segmenters that there are lack: symbols, ways to sample."""
+    """Raise UserError (2) for symbols or ways to sample that existing segmenters lack."""
     if sides is not None:
-        samplers(data, sides)
+        make_samplers(data, sides)
     patterns = read_patterns(data.protected)
     for side in sides or ():
         if patterns and patterns != list(side.segmenter.tokenizer.protected):

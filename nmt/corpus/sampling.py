@@ -27,7 +27,7 @@ Sampler: TypeAlias = BpeDropout | NBest
 
 
 def check_sampling(data: Data, segmenter: str) -> None:
-    """Raise UserError if a segmenter of this kind cannot sample as `data` wants."""
+    """Raise UserError if a segmenter of this kind cannot sample as `data` asks."""
     if segmenter in BPE:
         key, other, wanted = "subword_alpha", "bpe_dropout", data.subword_alpha is not None
         does = "needs the probabilities of a unigram model"
@@ -41,25 +41,25 @@ def check_sampling(data: Data, segmenter: str) -> None:
         )
 
 
-def samplers(data: Data, sides: Sides) -> list[Sampler]:
-    """Return those of both sides, or none where the text keeps its own segmentation.
+def make_samplers(data: Data, sides: Sides) -> list[Sampler]:
+    """The samplers of both sides; none if text keeps its prepared segmentation.
 
-    Raises UserError for a segmenter that cannot sample so.
+    Raises UserError for a segmenter that cannot sample as `data` asks.
     """
-    made = list[Sampler]()
+    samplers = list[Sampler]()
     for side in sides if data.bpe_dropout or data.subword_alpha is not None else ():
         segmenter, vocabulary = side.segmenter, side.vocabulary
         check_sampling(data, segmenter.kind)
         if isinstance(segmenter, Bpe):
-            made.append(BpeDropout(segmenter, vocabulary, data.bpe_dropout))
+            samplers.append(BpeDropout(segmenter, vocabulary, data.bpe_dropout))
             continue
         assert data.subword_alpha is not None, "see `check_sampling`"
         try:
-            made.append(NBest(segmenter, vocabulary, data.subword_alpha, data.subword_nbest))
+            samplers.append(NBest(segmenter, vocabulary, data.subword_alpha, data.subword_nbest))
         except ValueError as error:
-            which = SIDES[len(made)]
+            which = SIDES[len(samplers)]
             raise UserError(f"data.subword_alpha={data.subword_alpha}: {which}: {error}") from None
-    return made
+    return samplers
 
 
 class RandomSegmentation:
@@ -103,7 +103,7 @@ class RandomSegmentation:
 
 
 def measure_growth(store: Pairs, segmentation: RandomSegmentation) -> dict[str, float]:
-    """Return pieces of a side as a multiple of the prepared ones, of an even sample of lines."""
+    """By side: sampled pieces divided by prepared ones, measured on an even sample of lines."""
     rows = np.unique(np.linspace(0, len(store) - 1, SAMPLE).astype(np.int64))
     prepared = store.select(rows)
     drawn = segmentation.segment(prepared, np.ones(len(rows), np.int64), 0)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nmt.config.data import Data
 from nmt.corpus.pairs import SIDES
 from nmt.errors import Exit, UserError
-from nmt.text.lines import opened, raw_lines, side_file
+from nmt.text.lines import open_lines, raw_lines, side_file
 from nmt.toy.recipe import ensure_text
 
 SPLITS = ("train", "dev")
@@ -28,7 +28,7 @@ class Scan(NamedTuple):
 def scan(path: Path, hint: str = "check the path") -> Scan:
     """Hash a text file and count its lines; UserError if it is missing, damaged or empty."""
     digest, lines = hashlib.sha256(), 0
-    with opened(path, hint) as stream:
+    with open_lines(path, hint) as stream:
         for line in stream:
             digest.update(line)
             lines += 1
@@ -70,7 +70,7 @@ class ParallelText(NamedTuple):
         names = ", ".join(str(file.path) for file in files)
         changed = UserError(f"{names}: changed while they were read; start again", Exit.DATA)
         with ExitStack() as stack:
-            streams = [iter(stack.enter_context(opened(file.path))) for file in files]
+            streams = [iter(stack.enter_context(open_lines(file.path))) for file in files]
             for number, size in enumerate(self.sizes()):
                 lines = [list(islice(stream, size)) for stream in streams]
                 if any(len(part) != size for part in lines):

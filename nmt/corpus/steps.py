@@ -82,9 +82,10 @@ class Preparation:
         return tokenizers_of(self.data, self.segmenter)
 
     def _pool(self, split: str, function: Callable[..., Any]) -> WorkerPool:
-        """Return workers that have a function, and what it needs, by the fork.
+        """Workers that inherit a function and its data by the fork.
 
-        The development text has few lines, and each worker would have to segment all their words.
+        One process prepares the development text: it has few lines, and each worker would have to
+        segment all their words.
         """
         count = self.workers if split == "train" else 1
         return WorkerPool(count, "data.workers", f"set data.workers below {count}", [function])
@@ -173,11 +174,10 @@ class Preparation:
         (directory / "train" / "hashes").write_bytes(unique.tobytes())
         stores = {split: PairStore(directory / split) for split in SPLITS}
         reports = {
-            split: report.report_split(counted.pairs, counted.changes, stores[split], sides)
+            split: report.report_split(counted.pairs, counted.rejoined, stores[split])
             for split, counted in self.counted.items()
         }
         reports["train"]["duplicates"] = len(train) - len(unique)
         reports["dev"]["known"] = int(np.isin(dev, unique).sum())
-        reports["dev"] |= report.count_symbols(stores["train"], stores["dev"], sides[0])
         sizes = {name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)}
         return reports | {"vocabulary": sizes}

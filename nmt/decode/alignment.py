@@ -1,4 +1,4 @@
-"""Which words of a line and of its translation belong together, by cross-attention.
+"""Aligns the words of a line with those of its translation, by cross-attention.
 
 Words are what white space separates in the line as it was given and in its translation.
 """
@@ -19,7 +19,7 @@ from nmt.text.vocab import END
 
 
 class Alignment(NamedTuple):
-    """A line and its translation, and how much each part of one attended to each of the other."""
+    """A line and its translation, with the attention between their pieces and words."""
 
     source: list[str]  # pieces, with END behind the last; of a line in parts behind each part
     target: list[str]  # likewise
@@ -36,9 +36,9 @@ class Alignment(NamedTuple):
 def align(
     line: str, translation: str, parts: Sequence[tuple[Source, Weights]], source: Side, target: Side
 ) -> Alignment:
-    """Put the attention of all parts together, and sum that of pieces to that of words.
+    """Combine the attention of all parts, and sum it from pieces to words.
 
-    `parts` are texts that were translated alone, the line or parts of it, with their attention. A
+    `parts` are the separately translated texts, the line or parts of it, with their attention. A
     word of the translation has the mean of its pieces.
     """
     heights, widths = ([attention.shape[axis] for _, attention in parts] for axis in (0, 1))
@@ -69,8 +69,8 @@ def align(
 def _word_numbers(line: str, parts: Sequence[str]) -> Iterator[NDArray[np.int64]]:
     """The number in the line of each word of each part.
 
-    Parts have the line's characters in their order, but for those that no part has; each may begin
-    with some of those before it, its tags, again. Raises ValueError for another part.
+    Parts have the line's characters in their order, but may lack some; each may repeat tags at its
+    beginning. Raises ValueError for any other part.
     """
     characters, owners = "".join(line.split()), _owners(line.split())
     start = 0
@@ -123,7 +123,7 @@ def word_shares(side: Side, surfaces: Sequence[str], words: Sequence[str]) -> We
 def _places(characters: str, text: str) -> list[int]:
     """The place in the text of each character of its pieces; -1: none.
 
-    Where a segmenter changes characters, they are in the place of those between equal ones.
+    Changed characters take the places of those between the nearest equal ones.
     """
     if text.startswith(characters):
         return list(range(len(characters)))

@@ -1,4 +1,4 @@
-"""Beam search: how the best outputs of each sentence go on, and which of them end."""
+"""Beam search: the best outputs of each sentence go on, and some of them end."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,10 +13,10 @@ CPU = torch.device("cpu")
 
 
 class Extension(NamedTuple):
-    """What one step does to the open outputs of each sentence that has rows."""
+    """The effect of one step on the open outputs of each sentence that has rows."""
 
-    closes: Tensor  # [live, n] which outputs are closed
-    finished: Tensor  # [live, n] and by eos
+    closed: Tensor  # [live, n] which outputs do not go on
+    finished: Tensor  # [live, n] which of these have ended by eos
     log_probs: Tensor  # [live, n] their log-probability
     coverage: Tensor  # [live, n] their coverage penalty
     parent: Tensor  # [live, n] the open outputs that these are
@@ -65,7 +65,7 @@ class Beam:
         self.shortest = min(limits.tolist(), default=0)
         self.longest = max(limits.tolist(), default=0)
         self.limits = to_device(limits, device)  # [live]
-        self.ended = torch.zeros_like(self.limits)  # [live] hypotheses finished so far
+        self.finished = torch.zeros_like(self.limits)  # [live] hypotheses finished so far
         self.best = torch.full((len(limits),), NEVER, device=device)  # [live] best score of these
         # [live, width] log_prob, best first; -inf where there are too few, and in a sentence that
         # is done. At first one empty output per sentence, so that all beams differ.
@@ -86,15 +86,15 @@ class Beam:
         scores, parent, token = _continue(log_probs, before, 2 * k)  # [live, 2k] each
         if self.shrinking:
             rank = torch.arange(scores.shape[1], device=scores.device)
-            scores = scores.masked_fill(rank >= k - self.ended[:, None], NEVER)
+            scores = scores.masked_fill(rank >= k - self.finished[:, None], NEVER)
         is_eos, at_limit = token == self.eos, self.limits == length
         top, top_parent = scores[:, :k], parent[:, :k]
         ending = is_eos[:, :k] & (top > NEVER)
         if length >= self.shortest:  # at the limit a hypothesis ends only by its best continuation
             ending &= ~at_limit[:, None] | _first_of_parent(top_parent, width)
-        closing = at_limit | (scores[:, 0] == NEVER)
-        has_ended = torch.zeros_like(before).scatter_add_(1, top_parent, ending.to(before)) > 0
-        cut = closing[:, None] & ~has_ended & (before > NEVER)  # [live, width]
+        must_close = at_limit | (scores[:, 0] == NEVER)
+        has_finished = torch.zeros_like(before).scatter_add_(1, top_parent, ending.to(before)) > 0
+        cut = must_close[:, None] & ~has_finished & (before > NEVER)  # [live, width]
         coverage = torch.zeros_like(before)  # [live, width]
         if self.coverage_penalty is not None:
             coverage = self.coverage_penalty().view_as(before)
@@ -103,14 +103,14 @@ class Beam:
         total = scores.masked_fill(is_eos, NEVER).gather(1, open_first)  # [live, next width]
         penalty = self.penalty(length + 1)
         score = (top / penalty + top_coverage).masked_fill(~ending, NEVER)
-        self.ended = self.ended + ending.sum(1)
+        self.finished = self.finished + ending.sum(1)
         self.best = torch.maximum(self.best, score.amax(1))
-        done = self.ended >= k
+        done = self.finished >= k
         if not self.shrinking:
             # beam_size alone is not enough: where the model is sure, all other beams are poor, and
             # their early ends would stop the one good hypothesis midway
             done &= self.best >= total[:, 0] / penalty
-        self.total = total.masked_fill((closing | done)[:, None], NEVER)
+        self.total = total.masked_fill((must_close | done)[:, None], NEVER)
 
         next_parent = parent.gather(1, open_first)
         every = torch.arange(width, device=parent.device).expand_as(before)
@@ -128,7 +128,7 @@ class Beam:
 
     def keep(self, places: Tensor) -> None:
         """Drop all sentences but these."""
-        self.limits, self.ended = self.limits[places], self.ended[places]
+        self.limits, self.finished = self.limits[places], self.finished[places]
         self.best, self.total = self.best[places], self.total[places]
 
 

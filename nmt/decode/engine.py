@@ -35,7 +35,7 @@ def length_penalty(length: int, alpha: float, kind: str = "wu") -> float:
 
 @contextmanager
 def within_memory(lengths: Sequence[int], batch_tokens: int, device: object) -> Iterator[None]:
-    """Raise UserError (71) where a batch of these lengths is too much for a device, or the host."""
+    """Raise UserError (71) if a batch of these lengths is too much for a device or the host."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -64,7 +64,7 @@ class Engine(Protocol):
 
     @property
     def most_workers(self) -> int:
-        """How many workers are allowed at present where none is requested; 1: none."""
+        """The greatest number of workers at present if none is requested; 1: none."""
 
     def workers(self, count: int) -> AbstractContextManager[Executor]:
         """Start so many workers (from 2) with one thread each; they call `search`.

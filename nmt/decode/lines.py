@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 
 
 class LineReader:
-    """Turns lines of text into the numbers that a model reads, and notes what is unusual."""
+    """Turns lines of text into the numbers that a model reads, and notes unusual lines."""
 
     def __init__(
         self, sides: TextSides, limits: "Engine | Transformer", decode: Decode | None = None
     ) -> None:
-        """`decode`: how `limits`, which reads numbers, translates; None: translations are given."""
+        """`limits` reads the numbers. `decode`: search settings; None: translations are given."""
         whole = replace(sides.settings.decode, split="lines", length="free", target_length="ratio")
         self.decode, self.limits = decode or whole, limits
         self.side, self.target, self.settings = sides.source, sides.target, sides.settings
@@ -89,13 +89,13 @@ class LineReader:
     def column_types(self, columns: Mapping[str, Iterable[str]]) -> dict[str, str]:
         """Whether each column has integers per word or per sentence.
 
-        Raises UserError for a column that is missing, or that the model does not know.
+        Raises UserError for a missing column, and for one that the model does not know.
         """
         lengths = {LENGTH} if self.decode.reads_lengths else set()
-        if absent := missing(self.limits.columns | lengths, columns):
+        if not_given := missing(self.limits.columns | lengths, columns):
             raise UserError(
-                f"column {absent[0]}: this model reads it with the text; "
-                f"give --columns {','.join(f'{name}=FILE' for name in absent)}"
+                f"column {not_given[0]}: this model reads it with the text; "
+                f"give --columns {','.join(f'{name}=FILE' for name in not_given)}"
             )
         known = columns_of(self.settings.data)
         known.pop(WORDS, None)
@@ -114,7 +114,7 @@ class LineReader:
         return within_table(limit, self.limits.target_limit)
 
     def read(self, line: Line) -> None:
-        """Set the parts of a line; it has none if its translation is empty, or left empty."""
+        """Set the parts of a line; none if its translation is empty, or is left empty."""
         whole = self.source(line.text)
         prefix, reason = self._prefix(line, whole)
         if reason:
@@ -135,9 +135,10 @@ class LineReader:
     def read_pairs(
         self, lines: Iterable[Line], most: int, window: int, notes: Notes
     ) -> Iterator[list[Line]]:
-        """Set the parts of lines, window by window: a line and its translation.
+        """Set one part of each line, window by window: the line with its translation.
 
-        There is none beyond a table, or `most` ids; after the last line that is an error.
+        A pair beyond a position table, or of more than `most` ids, gets none; after the last line
+        that is an error.
         """
         limits = self.limits.source_limit, self.limits.target_limit
         longest = [most if limit is None else min(most, limit) for limit in limits]
@@ -154,14 +155,14 @@ class LineReader:
         notes.report(self.codes)
 
     def note(self, line: Line, source: Source) -> None:
-        """Note a line that names none of the model's languages, or has no piece it knows."""
+        """Note a line that names none of the model's languages, or has no known piece."""
         if self.codes and source.pieces and source.ids[0] not in self.codes.values():
             line.note("uncoded", source.pieces)
         if self.side.is_unknown(source.ids):
             line.note("unknown", source.pieces)
 
     def source(self, text: str, target: str | None = None) -> Source:
-        """A text without columns, with placeholders for strings; all of them are in `target`."""
+        """A text without columns, with placeholders for strings, if given those of `target`."""
         protected = self.side.protection.line(text, target)
         return Source(self.side.ids(protected.text), {}, text=text, protected=protected)
 
@@ -194,9 +195,9 @@ class LineReader:
         return source._replace(required=required, limit=limit)
 
     def _parts(self, line: Line, whole: Source) -> list[Source]:
-        """What a line is translated as: itself, or the parts that decode.split makes.
+        """The texts that are translated for a line: itself, or the parts that decode.split makes.
 
-        A part may be too long still, and then has parts of its own. A refused line has none.
+        A part that is still too long is divided again. A refused line has none.
         """
         auto = self.decode.split == "auto"
         if self.decode.split == "lines" or (auto and whole.pieces <= self.most):
@@ -213,9 +214,9 @@ class LineReader:
         return parts
 
     def _within_limit(self, line: Line, source: Source) -> list[Source]:
-        """A source, or its parts where it is too long.
+        """A source, or its parts if it is too long.
 
-        Columns of words cannot be split, nor a line with a target prefix: it is refused.
+        A line with columns or a target prefix cannot be split: it is refused.
         """
         pieces = source.pieces
         if pieces <= self.longest:
@@ -233,10 +234,10 @@ class LineReader:
         return [self.source(text).cut(self.most + 1) for text in texts]
 
     def _prefix(self, line: Line, source: Source) -> tuple[list[int], str]:
-        """The ids with which a translation begins, without eos, and why none can, or ""."""
+        """The ids that begin a translation, without eos; and why none can begin so, or ""."""
         if not line.target:
             return [], ""
-        text = self.side.protection.place(line.target, source.protected.strings)
+        text = self.side.protection.insert_placeholders(line.target, source.protected.strings)
         ids = self.target.ids(text)[:-1]
         limit = self.limit(min(source.pieces, self.longest))
         if self.decode.length == "forced":  # which a prefix makes longer
@@ -258,7 +259,7 @@ class LineReader:
         """
         limits = (self.limits.source_limit, self.limits.target_limit) if truncate else (None, None)
         source = self.source(line.text, line.target).cut(limits[0])
-        text = self.side.protection.place(line.target, source.protected.strings)
+        text = self.side.protection.insert_placeholders(line.target, source.protected.strings)
         target = cut(self.target.ids(text), limits[1])
         return self.with_columns(line, source)._replace(target=target)
 

@@ -134,7 +134,7 @@ def as_tensors(sources: Sequence[Source], device: torch.device) -> tuple[Tensor,
 def as_inputs(
     pairs: Sequence[Source], device: torch.device
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """What `Transformer.hidden` reads: sources, targets behind BOS without EOS, and columns."""
+    """The input of `Transformer.hidden`: sources, targets with BOS and without EOS, columns."""
     source, columns = as_tensors(pairs, device)
     return source, _pad([[BOS, *pair.target[:-1]] for pair in pairs], device), columns
 
@@ -192,25 +192,25 @@ def mean_over_layers(layers: Sequence[Tensor]) -> Tensor:
 class CoveragePenalty:
     """A step, and the coverage penalty of Wu et al. (2016) for its outputs.
 
-    Outputs that leave something out rank lower. It follows the cross-attention that each source
-    token has got from each output so far, the mean over heads, layers and models.
+    Outputs that leave something out rank lower. The penalty depends on the cross-attention that
+    each source token has received from an output so far, a mean over heads, layers and models.
     """
 
     def __init__(
         self, step: Step, weight: float, pieces: Tensor, models: Sequence[Transformer]
     ) -> None:
-        """`pieces` [sentences, source]: the tokens that shall be covered; not padding, not eos."""
+        """`pieces` [sentences, source]: true for tokens to be covered, not padding and eos."""
         self.step, self.weight, self.models = step, weight, models
         self._pieces = pieces  # [row, source]
         self._attended = torch.zeros(pieces.shape, device=pieces.device)  # [row, source]
 
     def of_rows(self) -> Tensor:
-        """Of each output [row] if it ends now: weight x sum log min(attention, 1); eq. 14."""
+        """The penalty of each output [row] that ends now: weight x sum log min(attention, 1)."""
         logs = self._attended.clamp(LEAST, 1).log()
         return self.weight * torch.where(self._pieces, logs, 0).sum(1)
 
     def __call__(self, tokens: Tensor, parents: Tensor | None) -> Tensor:
-        """The same step, whose attention is added up."""
+        """Take the step, and add up its attention."""
         if parents is not None:
             rows = parents.flatten()
             self._pieces, self._attended = self._pieces[rows], self._attended[rows]

@@ -6,16 +6,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.decode.beam import CPU, NEVER, Extension
+from nmt.decode.beam import CPU, Extension
 from nmt.system.device import to_device
 
 
 class Sampling:
     """Draws outputs of each sentence token by token; some may be equal.
 
-    A sample whose token at the limit is not eos is closed as it is, without eos; so is one that is
-    left without a finite log-probability. `log_prob` and `score` of a hypothesis are its
-    log-probability under the step function itself, regardless of temperature, top_k and top_p.
+    A sample is closed without eos if its token at the limit is another, or if the step gives a NaN
+    or nothing finite. `log_prob` and `score` of a hypothesis are its log-probability under the step
+    function itself, regardless of temperature, top_k and top_p.
     """
 
     best_first = False  # hypotheses are in the order of their columns
@@ -57,19 +57,18 @@ class Sampling:
         """
         live, samples = self.total.shape
         width = len(log_probs) // max(live, 1)
-        log_probs = log_probs.nan_to_num(NEVER, NEVER, NEVER)
         log_probs = log_probs.view(live, width, -1).expand(-1, samples, -1)
         distribution = self.distribution(log_probs.flatten(0, 1))  # [live x samples, vocab]
         token = draw(distribution, self.numbers[:, :, length].flatten()).view(live, samples)
         total = self.total + log_probs.gather(2, token[:, :, None])[:, :, 0].double()
-        impossible = ~(distribution.sum(1) > 0).view(live, samples)  # nothing finite
-        ended = (token == self.eos) & ~impossible
-        closes = (ended | impossible | (self.limits == length)[:, None]) & self.open
-        log_prob = torch.where(ended, total, self.total)
+        impossible = ~(distribution.sum(1) > 0).view(live, samples)  # the sum may be NaN
+        finished = (token == self.eos) & ~impossible
+        closed = (finished | impossible | (self.limits == length)[:, None]) & self.open
+        log_prob = torch.where(finished, total, self.total)
         parent = torch.arange(samples, device=token.device).expand_as(token) % max(width, 1)
         coverage = torch.zeros_like(log_prob)
-        extension = Extension(closes, ended, log_prob, coverage, parent, parent, token)
-        self.total, self.open = total, self.open & ~closes
+        extension = Extension(closed, finished, log_prob, coverage, parent, parent, token)
+        self.total, self.open = total, self.open & ~closed
         if width == samples:
             return extension, None
         return extension, torch.arange(live, device=token.device)[:, None].expand_as(token)
@@ -107,10 +106,10 @@ def probabilities(
     Log-probabilities are divided by `temperature`; then the `top_k` most probable tokens are kept
     (0: all; Fan et al. 2018), and of these, the fewest most probable ones that hold a share of at
     least `top_p` (Holtzman et al. 2020; 1: all). Among equals the lower id is kept. The rest is
-    normalised; a row without any finite number is 0.
+    normalised; a row with a NaN, or without any finite number, is NaN.
     """
     scaled = log_probs.double() / temperature
-    distribution = scaled.softmax(dim=1).nan_to_num(nan=0.0)
+    distribution = scaled.softmax(dim=1)
     if not top_k and top_p == 1:
         return distribution
     descending, order = distribution.sort(dim=1, descending=True, stable=True)
@@ -121,7 +120,7 @@ def probabilities(
         enough = sums[:, :-1] >= top_p * sums[:, -1:]  # of all more probable tokens
         descending[:, 1:].masked_fill_(enough, 0)
     kept = torch.zeros_like(distribution).scatter_(1, order, descending)
-    return (kept / kept.sum(1, keepdim=True)).nan_to_num(nan=0.0)
+    return kept / kept.sum(1, keepdim=True)
 
 
 def draw(distribution: Tensor, numbers: Tensor) -> Tensor:

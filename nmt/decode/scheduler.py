@@ -23,17 +23,12 @@ class Window(NamedTuple):
     calls: list[Call]  # of the engine's search, for all parts
 
 
-def windows(
-    lines: Iterable[Line], size: int, has_more: Callable[[], bool] = lambda: True
-) -> Iterator[list[Line]]:
-    """Lines by window; a multiple of `size` ends one, as outputs are resumed there.
-
-    So does a line after which `has_more` says that no other has arrived yet.
-    """
+def windows(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
+    """Lines by window; a multiple of `size` ends one, as outputs are resumed there."""
     window: list[Line] = []
     for line in lines:
         window.append(line)
-        if line.number % size == 0 or not has_more():
+        if line.number % size == 0:
             yield window
             window = []
     if window:
@@ -41,17 +36,17 @@ def windows(
 
 
 class Scheduler(ExitStack):
-    """Runs an engine in this process, until a window pays for workers, which then do all."""
+    """Runs an engine in this process until a window is worth workers, which then do all."""
 
     def __init__(self, engine: Engine, workers: int | None) -> None:
-        """`workers`: how many; None: as many as pay for a window."""
+        """`workers`: their number; None: as many as pay off for a window."""
         super().__init__()
         self.engine, self.workers = engine, workers
         self.running = 0  # workers
         self.executor: Executor = WorkerPool()
 
     def start(self, batches: int) -> None:
-        """Start workers if so many batches pay for them; UserError where they cannot be had."""
+        """Start workers if so many batches are worth them; UserError if that is impossible."""
         if self.running or not batches:
             return
         most = self.engine.most_workers
@@ -86,7 +81,7 @@ class Scheduler(ExitStack):
 
 
 def count_workers(batches: int, most: int, memory: int) -> int:
-    """How many workers pay for so many batches, with so many bytes of memory; 1: none."""
+    """The number of workers that pay off for so many batches and bytes of memory; 1: none."""
     most = min(most, max(1, memory // MEMORY_PER_WORKER))
     # where few batches leave workers idle, all threads work at one batch after the other
     return min(batches, most) if 2 * batches > most else 1
@@ -95,8 +90,8 @@ def count_workers(batches: int, most: int, memory: int) -> int:
 def batches_of(lengths: Sequence[int], budget: int, least: int, parallel: int) -> list[list[int]]:
     """Group the indices of `lengths` by length; a group has at most `budget` tokens with padding.
 
-    Their number becomes a multiple of `parallel`, or a little less, if each then has `least`
-    tokens or more, and they become about equal: so that all cores have as much to do.
+    If each then has `least` tokens or more, their number becomes a multiple of `parallel`, or a
+    little less, and they become about equal, so that all cores have as much to do.
     """
     groups = by_length(lengths, budget)
     tokens = sum(len(group) * lengths[group[0]] for group in groups)
@@ -135,6 +130,6 @@ def collect(calls: Iterable[Call]) -> list[Any]:
 def compute_in_batches(
     executor: Executor, function: Callable[..., Any], pairs: Sequence[Source], budget: int
 ) -> list[Any]:
-    """What a function makes of pairs, in batches of like length of at most `budget` tokens."""
+    """The results of a function for pairs, in batches of like length within `budget` tokens."""
     groups = by_length([pair.length for pair in pairs], budget)
     return collect(submit_batches(executor, function, pairs, groups))

@@ -82,7 +82,7 @@ def _close(
     closed: list[list[tuple[float, Hypothesis]]],
 ) -> None:
     """Add the outputs that a step closes, each with its rank; all tensors are on the host."""
-    place, column = extension.closes.nonzero().unbind(1)
+    place, column = extension.closed.nonzero().unbind(1)
     if not len(place):
         return
     facts = (t[place, column].tolist() for t in extension[1:4])

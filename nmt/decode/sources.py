@@ -1,4 +1,4 @@
-"""A line of text, what a model reads of it, and what is unusual about it."""
+"""A line of text, the numbers that a model reads of it, and notes about unusual lines."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,8 +52,8 @@ class Source(NamedTuple):
     part: int = 0  # of the line, from 0
     required: Sequence[int] = ()  # what its output has from the beginning on: ids, or NOT_EOS
     limit: int = 0  # ids of its output at most, without eos; unused where the output is given
-    text: str = ""  # as it was given; empty where nobody reads it again
-    protected: ProtectedLine = ProtectedLine("", {})  # the same, as the model reads it
+    text: str = ""  # as it was given; empty if nothing reads it again
+    protected: ProtectedLine = ProtectedLine("", {})  # this text as the model reads it
     target: Sequence[int] = ()  # ids of a given translation, ending in EOS
 
     @property
@@ -88,10 +88,10 @@ class Line:
 
 
 class Notes:
-    """How many lines were unusual, by kind: those of MESSAGES and ERRORS."""
+    """Counts of unusual lines by kind, a key of MESSAGES or ERRORS."""
 
     def __init__(self, before: Mapping[str, Sequence[int]] | None = None) -> None:
-        """`before`: `counts` of the notes of the lines before these."""
+        """`before`: the `counts` of earlier lines."""
         # kind -> number of lines, the first of them, pieces of the longest
         self.counts = {kind: list(numbers) for kind, numbers in (before or {}).items()}
 
@@ -146,5 +146,5 @@ def cut(ids: list[int], most: int | None) -> list[int]:
 
 
 def within_table(pieces: int, table: int | None) -> int:
-    """So many pieces, or as many as a table of positions holds with eos or bos; None: any."""
+    """So many pieces, or as many as a position table holds next to eos or bos; None: any."""
     return pieces if table is None else min(pieces, table - 1)

@@ -25,8 +25,8 @@ def is_sentencex_installed() -> bool:
 class Splitter:
     """Splits lines, by sentences (the rules of a language are sentencex's) or at spaces.
 
-    Parts in their order are the line as it stands, without the spaces between them. Words at the
-    beginning that say into which language the line is translated, or what it is, begin each part.
+    Parts in their order are the line itself, without the spaces between them. Tags at the beginning
+    of a line (its target language, or its kind) begin each part.
     """
 
     def __init__(
@@ -36,10 +36,10 @@ class Splitter:
         count: Callable[[str], int],
         spans: Spans = lambda text: (),
     ) -> None:
-        """`language`: of the sentences; None: lines are split at spaces alone.
+        """`language`: of the sentences; None: lines are only split at spaces.
 
-        `tags`: such words; `count`: how many pieces a text has; `spans`: where strings are that
-        must stay whole. Raises UserError (69) where sentencex is needed and not installed.
+        `count`: the number of pieces of a text; `spans`: the places of strings that must stay
+        whole. Raises UserError (69) if sentencex is needed and not installed.
         """
         self.tags, self.count, self.spans = tags, count, spans
         if language is None:
@@ -55,7 +55,7 @@ class Splitter:
         self.segment, self.language = segment, short_code(language)
 
     def groups(self, line: str, most: int | None) -> list[str]:
-        """As many sentences together as have at most `most` pieces; None: each alone.
+        """Join consecutive sentences up to `most` pieces; None: each is alone.
 
         A sentence of more pieces stays whole.
         """
@@ -75,9 +75,9 @@ class Splitter:
         return [text(group) for group in groups] if len(groups) > 1 else [line]
 
     def _split(self, text: str) -> Iterator[str]:
-        """The sentences of a text, with the spaces behind them; none ends within a span.
+        """The sentences of a text, with the spaces behind them.
 
-        Nor behind the next number of a list, which in some languages reads as an ordinal.
+        None ends within a span, or behind the next number of a list (in some languages an ordinal).
         """
         inside = {i for start, stop in self.spans(text) for i in range(start + 1, stop)}
         ends = accumulate(map(len, self.segment(self.language, text)))
@@ -119,7 +119,7 @@ class Splitter:
 def join_fragments(sentences: Iterable[str]) -> list[str]:
     """Join each sentence with the list markers before it and the signs around it.
 
-    Signs at the end of a sentence join the one before them, all other fragments the one behind.
+    Closing signs are joined to the sentence before them, all other fragments to the next one.
     """
     joined, before = list[str](), ""
     for sentence in sentences:
@@ -135,7 +135,7 @@ def join_fragments(sentences: Iterable[str]) -> list[str]:
 
 
 def tag_and_rest(line: str, tags: Set[str]) -> tuple[str, str]:
-    """The tags at the beginning of a line, and what follows them; as pieces need no spaces."""
+    """The tags at the beginning of a line, and the rest; no space is needed between them."""
     rest = line.lstrip()
     while tag := max(filter(rest.startswith, tags), key=len, default=""):
         rest = rest[len(tag) :].lstrip()
@@ -143,5 +143,5 @@ def tag_and_rest(line: str, tags: Set[str]) -> tuple[str, str]:
 
 
 def separator(language: str) -> str:
-    """What stands between two sentences of a language."""
+    """The text between two sentences of a language: a space or nothing."""
     return "" if short_code(language) in UNSPACED else " "

@@ -92,7 +92,7 @@ class TorchEngine:
         autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16)
         try:
             with self._within_memory(sources), no_gradients, autocast:
-                return self._find(sources, n_best)
+                return self._search_batch(sources, n_best)
         except UserError as error:
             halves = error.code == Exit.NO_MEMORY and self.device.type != "cpu"
             if len(sources) == 1 or not halves:
@@ -113,7 +113,8 @@ class TorchEngine:
         lengths = [source.length for source in sources]
         return within_memory(lengths, self.decode.batch_tokens, self.device)
 
-    def _find(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
+    def _search_batch(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
+        """Search by the method, the limits and the restrictions that the settings name."""
         decode, required = self.decode, [source.required for source in sources]
         step = with_required(self._step(sources), required, EOS, self.device)
         step = with_new_ngrams(step, decode.no_repeat_ngram)

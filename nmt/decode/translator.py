@@ -1,7 +1,7 @@
 """Text in, text out: a translation for every line, in the order of the lines, window by window."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.config.settings import Decode
@@ -40,7 +40,7 @@ class Translation(NamedTuple):
     score: float  # see `Translator.translate`; 0 for an empty line
     ids: tuple[int, ...] = ()  # of its pieces, without eos; those of parts one after the other
     finished: bool = True  # false: it, or a part, ends without eos
-    alignment: Alignment | None = None  # where it was asked for
+    alignment: Alignment | None = None  # if requested
 
 
 _Candidate = tuple[Translation, list[tuple[Source, Hypothesis]]]  # and the outputs of its parts
@@ -52,7 +52,7 @@ class Translator:
     def __init__(
         self, sides: TextSides, decode: Decode, engine: Engine, workers: int | None = 1
     ) -> None:
-        """`workers`: processes that search; None: as many as pay for the text and this machine."""
+        """`workers`: processes that search; None: as many as pay off for the text here."""
         self.source, self.target, self.engine = sides.source, sides.target, engine
         self.decode, self.workers = decode, workers
         self.reader = LineReader(sides, engine, decode)
@@ -61,7 +61,7 @@ class Translator:
     def of(
         cls, trained: "Trained", decode: Decode, *others: "Trained", workers: int | None = 1
     ) -> "Translator":
-        """That of a trained model, or with `others` of an ensemble.
+        """Make the translator of a trained model, or with `others` of an ensemble.
 
         Raises UserError for settings that a model or its device cannot follow, and for models that
         do not share their vocabularies.
@@ -88,7 +88,6 @@ class Translator:
         first: int = 1,
         notes: Notes | None = None,
         read_ahead: bool = False,
-        has_more: Callable[[], bool] = lambda: True,
         align: bool = False,
     ) -> Generator[list[Translation], None, None]:
         """For each line its n_best translations (at most beam_size), best first.
@@ -103,8 +102,8 @@ class Translator:
         in their files. `prefixes` are the beginnings of the translations, line by line; an empty
         one leaves a line free. `first` is the number of the first line, and `notes` are those of
         the lines before it. Reads decode.window lines of each, yields as many, and only then reads
-        on, unless `read_ahead`; fewer where `has_more` says that no other has arrived. An empty
-        line has one empty translation. With `align`, each translation has its alignment.
+        on, unless `read_ahead`. An empty line has one empty translation. With `align`, each
+        translation has its alignment.
 
         Raises UserError (65) for columns that do not fit, and files of fewer or more lines, before
         any line of their window is translated; (2) for a column that is missing or unknown. After
@@ -120,7 +119,7 @@ class Translator:
             )
         parallel = self.reader.lines(lines, columns, prefixes, "target prefixes", first)
         with Scheduler(self.engine, self.workers) as scheduler:
-            read = windows(parallel, self.decode.window, has_more)
+            read = windows(parallel, self.decode.window)
             submitted = (self._submit(n_best, scheduler, of_window) for of_window in read)
             for window in scheduler.in_order(submitted, read_ahead):
                 translations = self._translations(window, n_best, align, scheduler.executor)
@@ -148,7 +147,7 @@ class Translator:
     def _translations(
         self, window: Window, n_best: int, align: bool, executor: Executor
     ) -> list[list[Translation]]:
-        """The translations of each line, best first; notes what is unusual about them."""
+        """The translations of each line, best first; notes unusual ones."""
         lines, results = window.lines, iter(collect(window.calls))
         candidates = [self._candidates(line, [next(results) for _ in line.parts]) for line in lines]
         if self.decode.mbr:  # also of an empty line, whose utility is its score: 0
@@ -175,7 +174,7 @@ class Translator:
         return [[t._replace(alignment=next(alignments)) for t, _ in of_line] for of_line in best]
 
     def _note(self, line: Line, source: Source, hypothesis: Hypothesis) -> None:
-        """Note an output that did not end, and the strings that it lacks."""
+        """Note an output that did not end, and protected strings that it lacks."""
         if not hypothesis.finished:
             at_limit = len(hypothesis.ids) == source.limit
             line.note("cut" if at_limit else "broken", len(hypothesis.ids))
@@ -220,7 +219,7 @@ class Translator:
             yield align(line, translation, parts, self.source, self.target)
 
     def _candidates(self, line: Line, of_parts: list[list[Hypothesis]]) -> list[_Candidate]:
-        """The translations of a line, from those of its parts, all best first; empty of none."""
+        """The translations of a line from those of its parts, best first; one empty one if none."""
         if not of_parts:
             return [(Translation("", 0.0), [])]
         decode, candidates = self.decode, list[_Candidate]()

@@ -17,7 +17,7 @@ from nmt.errors import Exit, UserError
 from nmt.evaluation.report import REFERENCES, SOURCE
 from nmt.exchange import ctranslate2_engine
 from nmt.system import manifest
-from nmt.text.lines import uncompressed
+from nmt.text.lines import unpacked_name
 from nmt.text.side import Segmenter
 from nmt.training.directory import progress
 
@@ -168,7 +168,7 @@ def _default_label(path: Path) -> str:
     resolved = path.resolve()
     if resolved.parent.name == "checkpoints":
         return f"{resolved.parent.parent.name}@{resolved.name}"
-    return resolved.name if path.is_dir() else uncompressed(path).stem
+    return resolved.name if path.is_dir() else unpacked_name(path).stem
 
 
 def _settings_of(path: Path) -> Settings:

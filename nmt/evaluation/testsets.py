@@ -11,7 +11,7 @@ from nmt.config.settings import Settings
 from nmt.decode.split import tag_and_rest
 from nmt.errors import Exit, UserError
 from nmt.evaluation.systems import System
-from nmt.text.lines import packed, read_parallel, read_text
+from nmt.text.lines import find_packed, read_parallel, read_text
 from nmt.toy.recipe import ensure_text
 from nmt.training import corpus
 
@@ -109,7 +109,7 @@ def corpus_test_files(settings: Settings) -> tuple[str, str]:
     ensure_text(data)
     source = data.test_source or f"TEST.{data.source_language}"
     target = data.test_target or f"TEST.{data.target_language}"
-    return str(packed(Path(source))), str(packed(Path(target)))
+    return str(find_packed(Path(source))), str(find_packed(Path(target)))
 
 
 def corpus_test(settings: Settings, join: int = 1, tags: Set[str] = frozenset()) -> ParallelFiles:

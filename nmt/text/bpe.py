@@ -13,7 +13,7 @@ from nmt.text.vocab import SPECIALS, UNK, Vocabulary
 SEPARATOR = "@@"  # ends each piece but the last of its word
 LONGEST_WORD = 1000  # characters; subword-nmt takes quadratic time on a word
 CUT = 100  # a longer word is cut into parts of so many characters
-KEPT = 2**19  # words whose pieces are kept: those that come first are mostly frequent
+MOST_KEPT = 2**19  # words whose pieces are kept: the first ones are mostly frequent
 
 
 class Bpe:
@@ -43,7 +43,7 @@ class Bpe:
         return pieces
 
     def remember(self, words: Mapping[str, list[str]]) -> None:
-        """Take the pieces of words, where these are known, so that no word is segmented again."""
+        """Keep the pieces of words, so that these are not segmented again."""
         self._known.update(words)
 
     def surfaces(self, pieces: Sequence[str]) -> list[str]:
@@ -72,7 +72,7 @@ class Bpe:
             pieces += self.codes.segment_tokens([head + "\n"])[:-1]
         pieces += self.codes.segment_tokens([last])
         self.codes.cache.clear()  # whole words are kept here
-        if len(self._known) < KEPT and len(word) <= LONGEST_WORD:
+        if len(self._known) < MOST_KEPT and len(word) <= LONGEST_WORD:
             self._known[word] = pieces
         return pieces
 

@@ -112,8 +112,8 @@ def table_column(table: Iterable[bytes], column: int, where: str) -> Iterator[by
         yield (fields[column - 1] if fields else b"") + b"\n"
 
 
-def uncompressed(path: Path) -> Path:
-    """The same without the ending of a compressed file."""
+def unpacked_name(path: Path) -> Path:
+    """The path without the ending of a compressed file."""
     return path.with_name(path.name.removesuffix(".gz").removesuffix(".zst"))
 
 
@@ -124,7 +124,7 @@ def file_of(path: Path) -> Path:
 
 
 @contextmanager
-def opened(path: Path, hint: str = "check the path") -> Iterator[Iterable[bytes]]:
+def open_lines(path: Path, hint: str = "check the path") -> Iterator[Iterable[bytes]]:
     """Open a text file for lines: gzip and zstd are decompressed, T.tsv:2 is a column of T.tsv.
 
     Its first bytes, not its name, say whether a file is compressed. UserError if it cannot be
@@ -132,13 +132,13 @@ def opened(path: Path, hint: str = "check the path") -> Iterator[Iterable[bytes]
     come as late as its last byte: use nothing of it before the stream has ended.
     """
     if (table_file := file_of(path)) != path:
-        with opened(table_file, hint) as table:
+        with open_lines(table_file, hint) as table:
             yield table_column(table, int(path.name.rpartition(":")[2]), str(table_file))
         return
     try:
         file = path.open("rb")
     except FileNotFoundError:
-        raise _absent(path, hint) from None
+        raise _missing_file_error(path, hint) from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; {hint}", Exit.NO_INPUT) from None
     with file:
@@ -146,7 +146,7 @@ def opened(path: Path, hint: str = "check the path") -> Iterator[Iterable[bytes]
         damage: tuple[type[Exception], ...] = EOFError, zlib.error, gzip.BadGzipFile
         stream: Any = gzip.GzipFile(fileobj=file) if kind == "gzip" else file
         if kind == "zstd":
-            zstd = _zstd(path)
+            zstd = _import_zstd(path)
             stream, damage = zstd.open(file), (EOFError, zstd.ZstdError)
         try:
             if path.is_file():
@@ -161,8 +161,8 @@ def opened(path: Path, hint: str = "check the path") -> Iterator[Iterable[bytes]
             ) from None
 
 
-def _zstd(path: Path) -> Any:
-    """Python's module for zstd, from 3.14 on, or the same for older ones."""
+def _import_zstd(path: Path) -> Any:
+    """Python's own module for zstd (from 3.14 on), or the package that stands in for it."""
     for name in ("compression.zstd", "backports.zstd"):
         with suppress(ImportError):
             return import_module(name)
@@ -180,21 +180,21 @@ def side_file(named: str, hint: str) -> Path:
         raise UserError(f"{named!r}: no file; {hint}", Exit.NO_INPUT)
     if re.fullmatch(TABLE, path.name):
         raise UserError(f"{path}: a table; name a column of it, such as {path}:1", Exit.DATA)
-    if (there := packed(path)) != path:
+    if (there := find_packed(path)) != path:
         log.info("%s: not there; reading %s", path, there.name)
         return there
-    with opened(path, hint):
+    with open_lines(path, hint):
         return path
 
 
-def packed(path: Path) -> Path:
-    """The same file compressed, where only that exists."""
+def find_packed(path: Path) -> Path:
+    """The path itself, or that of the compressed file if only that exists."""
     others = () if path.exists() else (path.with_name(path.name + ending) for ending in PACKED)
     return next((other for other in others if other.exists()), path)
 
 
-def _absent(path: Path, hint: str) -> UserError:
-    """Return the error for a file that does not exist; it names a file of a similar name."""
+def _missing_file_error(path: Path, hint: str) -> UserError:
+    """The error for a missing file, with a file of a similar name if there is one."""
     table = path.with_suffix(".tsv")
     others = [other.with_name(other.name + end) for other in (path, table) for end in ("", *PACKED)]
     if other := next((other for other in others if other.exists()), None):
@@ -206,7 +206,7 @@ def _absent(path: Path, hint: str) -> UserError:
 
 def read_text(path: Path, hint: str = "check the path") -> list[str]:
     """Read all lines of a file as text; UserError if it is missing, damaged or not UTF-8."""
-    with opened(path, hint) as stream:
+    with open_lines(path, hint) as stream:
         lines = enumerate(raw_lines(stream), start=1)
         return [decode_utf8(line, f"{path}:{number}") for number, line in lines]
 

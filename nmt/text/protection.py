@@ -13,12 +13,12 @@ from nmt.config.data import Data, Segmentation, symbols_of
 from nmt.errors import Exit, UserError
 from nmt.text.lines import read_text
 from nmt.text.tokenizer import Tokenizer, warn_of_unknown
-from nmt.text.vocab import damaged
+from nmt.text.vocab import damage_error
 
 PLACEHOLDERS = tuple(f"<x{number}>" for number in range(1, 10))  # user symbols, in text `< x1>`
 NOT_COMPILED = (re.error, OverflowError, RecursionError)
 _PLACEHOLDER = re.compile(f" ?({'|'.join(PLACEHOLDERS)})")
-_OWN = re.compile("<(?=x[1-9]>)")  # of a text that looks like a placeholder
+_LOOKALIKE = re.compile("<(?=x[1-9]>)")  # text that looks like a placeholder
 # Thai to Burmese, Khmer, Chinese, Japanese and Korean, which may have no space beside a string.
 _NO_SPACES = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3000-\uffef\U00020000-\U0003ffff]")
 _OPENING = {*"([{\uff08「『【《"}  # marks that touch what follows, in every script
@@ -32,11 +32,11 @@ class ProtectedLine(NamedTuple):
     strings: dict[str, str]  # by their placeholders
 
     def restore(self, output: str) -> str:
-        """Put the strings in place of the placeholders of a translation; drop those of none.
+        """Replace the placeholders of a translation by their strings; drop those without one.
 
-        Where this line has no space beside a string, the translation has none, either, beside a
-        character of the same kind: `(URL)` and `<b>word</b>` come back as such. Nor has it one
-        before punctuation. Of a string that occurs several times, each has its own place.
+        If this line has no space next to a string, neither has the translation next to a character
+        of the same kind: `(URL)` and `<b>word</b>` come back as such. Nor has it a space before
+        punctuation. Several occurrences of a string are matched in their order.
         """
         output = _PLACEHOLDER.sub(lambda m: m[0] if m[1] in self.strings else "", output)
         done, at, ends = "", 0, dict.fromkeys(self.strings, 0)
@@ -52,12 +52,12 @@ class ProtectedLine(NamedTuple):
         return (done + output[at:]).strip(" ")
 
     def count_lost(self, output: str) -> int:
-        """How many placeholders of this line a translation lacks."""
+        """Count the placeholders of this line that a translation lacks."""
         return sum(max(0, self.text.count(p) - output.count(p)) for p in self.strings)
 
 
 def _touches(source: str, output: str, marks: set[str]) -> bool:
-    """Whether the space beside a string goes; both are the two characters there, nearest first."""
+    """Whether to remove the space next to a string; both are two characters, nearest first."""
     near, other = source[:1], output[1:]
     unknown = not near.strip() or (near not in marks and _NO_SPACES.match(near))
     fits = other in marks or (not unknown and near.isalnum() == other.isalnum())
@@ -71,38 +71,38 @@ class Protection:
         try:
             self.patterns = [re.compile(pattern) for pattern in tokenizer.protected]
         except (*NOT_COMPILED, TypeError):  # read_patterns has none of them
-            raise damaged("tokenizer.protected", "expected patterns") from None
+            raise damage_error("tokenizer.protected", "expected patterns") from None
         self._symbols = {*tokenizer.symbols} - {*PLACEHOLDERS}  # are pieces by themselves
 
     def line(self, text: str, other: str | None = None) -> ProtectedLine:
-        """Put placeholders into a line, for nine strings at most; `other` has them, too."""
+        """Put placeholders into a line, for at most nine strings that `other` has as well."""
         found = self._strings(text)
         known = self._strings(other) if found and other is not None else found
         both = (string for string in found if string in known)
         strings = dict(zip(PLACEHOLDERS, both, strict=False))
-        return ProtectedLine(self.place(text, strings), strings)
+        return ProtectedLine(self.insert_placeholders(text, strings), strings)
 
     def pair(self, source: str, target: str) -> tuple[str, str]:
         """Put placeholders into a line and its translation, for strings that are in both."""
         line = self.line(source, target)
-        return line.text, self.place(target, line.strings)
+        return line.text, self.insert_placeholders(target, line.strings)
 
-    def place(self, text: str, strings: Mapping[str, str]) -> str:
+    def insert_placeholders(self, text: str, strings: Mapping[str, str]) -> str:
         if not self.patterns:
             return text
         placeholders = {string: placeholder for placeholder, string in strings.items()}
         parts, end = list[str](), 0
         for start, stop in self.spans(text) if strings else ():
             if text[start:stop] in placeholders:
-                parts += [_OWN.sub("< ", text[end:start]), placeholders[text[start:stop]]]
+                parts += [_LOOKALIKE.sub("< ", text[end:start]), placeholders[text[start:stop]]]
                 end = stop
-        return "".join([*parts, _OWN.sub("< ", text[end:])])
+        return "".join([*parts, _LOOKALIKE.sub("< ", text[end:])])
 
     def _strings(self, text: str) -> dict[str, None]:
         return dict.fromkeys(text[start:stop] for start, stop in self.spans(text))
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where strings are, from left to right; of those that overlap, the first and longest."""
+        """The spans of strings from left to right; of overlapping ones, the first and longest."""
         found = [match for p in self.patterns if (match := self._search(p, text, 0))]
         while found:
             start, end = min((m.span() for m in found), key=lambda span: (span[0], -span[1]))

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001, RUF002, RUF003 (it is about these characters)
-"""Where curly quotes and apostrophes stand when words are joined to text.
+"""Spaces around curly quotes and apostrophes when words are joined to text.
 
 Moses makes three words of "It’s", and its detokenizer knows no closing ”. Here a quote closes the
 one that is open in its line; where none is, the language decides whether it opens one: „so“, »so«.

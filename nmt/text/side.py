@@ -12,7 +12,7 @@ from nmt.text.bpe import Bpe
 from nmt.text.protection import Protection
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import MarianSegmenter, Unigram, language_codes
-from nmt.text.vocab import UNK, Vocabulary, check_pieces, damaged
+from nmt.text.vocab import UNK, Vocabulary, check_pieces, damage_error
 
 # Text to pieces and back: `decode(encode(text))` gives the normalised text, but after the tokenizer
 # of Moses, which is not undone exactly. A MarianSegmenter is a Unigram.
@@ -38,12 +38,12 @@ class Side:
 
     @cached_property
     def blank(self) -> set[int]:
-        """Ids that say nothing by themselves: unknown pieces, tags and other symbols, EOS."""
+        """Ids without content: unknown pieces, tags and other symbols, EOS."""
         symbols = self.vocabulary.ids(self.segmenter.tokenizer.symbols)  # with EOS
         return {UNK, *symbols, *language_codes(self.vocabulary).values()}
 
     def is_unknown(self, ids: Sequence[int]) -> bool:
-        """Whether a line has unknown pieces, and besides them tags and other symbols alone."""
+        """Whether a line has unknown pieces, and no others but tags and symbols."""
         return UNK in ids and self.blank.issuperset(ids)
 
     def text(self, ids: Iterable[int]) -> str:
@@ -92,7 +92,7 @@ def segmenter_from_json(value: Any) -> Segmenter:
             raise ValueError("empty")
         return kind(fields.tokenizer, model)
     except (ValueError, RuntimeError, OSError):
-        raise damaged("segmenter.model", "expected a SentencePiece model") from None
+        raise damage_error("segmenter.model", "expected a SentencePiece model") from None
 
 
 def _read(schema: type, value: Any, where: str) -> Any:
@@ -104,9 +104,9 @@ def _read(schema: type, value: Any, where: str) -> Any:
 
 def _check_merges(value: Any) -> list[str]:
     if not isinstance(value, list):
-        raise damaged("segmenter.merges", "expected a list")
+        raise damage_error("segmenter.merges", "expected a list")
     for number, merge in enumerate(value):
         halves = merge.split(" ") if isinstance(merge, str) else []
         if len(halves) != 2 or halves != merge.split():
-            raise damaged(f"segmenter.merges[{number}]", "expected two symbols")
+            raise damage_error(f"segmenter.merges[{number}]", "expected two symbols")
     return value

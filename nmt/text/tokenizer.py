@@ -9,7 +9,6 @@ and in emoji they change the meaning of their neighbours.
 import logging
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +22,6 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # C0 with TAB, DEL, C1
 INVISIBLE = re.compile(
     "[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )  # soft hyphen, bidirectional marks, zero-width spaces, word joiner, byte order mark inside
-ZERO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff]")  # counted, whether they are kept or removed
 SPACES = re.compile("[ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
 UNUSUAL_SPACE = re.compile("  |^ | $|[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 
@@ -51,12 +49,9 @@ class Tokenizer:
         self._symbol = re.compile(self.symbol_pattern) if self.symbols else None
         self._moses = _load_moses(self.language) if self.kind == "moses" else None
 
-    def words(self, text: str, counts: Counter[str] | None = None) -> str:
-        """Normalise and tokenise a line; single spaces separate the words.
-
-        `counts` counts what was changed, as `normalise` does.
-        """
-        parts = self.parts(normalise(text, self.normalize, counts))
+    def words(self, text: str) -> str:
+        """Normalise and tokenise a line; single spaces separate the words."""
+        parts = self.parts(normalise(text, self.normalize))
         return " ".join(part if part in self.symbols else self._split(part) for part in parts)
 
     def parts(self, text: str) -> list[str]:
@@ -86,26 +81,17 @@ class Tokenizer:
         return {name: value for name, value in to_plain(self).items() if value != []}
 
 
-def normalise(text: str, form: str = "nfc", counts: Counter[str] | None = None) -> str:
+def normalise(text: str, form: str = "nfc") -> str:
     """Return the text in its normal form: no control character, single spaces, none at the ends.
 
-    A second call changes nothing. `counts` counts the lines and characters that were changed.
+    A second call changes nothing.
     """
     if text.isascii() and not CONTROL.search(text):
         return _spaced(text)
-    if invisible := len(ZERO_WIDTH.findall(text)):
-        _count(counts, "zero_width", invisible)
-    if INVISIBLE.search(text):  # first, since they keep a letter and its accent apart
-        text, removed = INVISIBLE.subn("", text)
-        _count(counts, "invisible", removed)
+    text = INVISIBLE.sub("", text)  # first, since they keep a letter and its accent apart
     if form != "none":
-        name: Literal["NFC", "NFKC"] = "NFC" if form == "nfc" else "NFKC"
-        if not unicodedata.is_normalized(name, text):
-            text = unicodedata.normalize(name, text)
-            _count(counts, "normal_form")
-    if CONTROL.search(text):
-        text, replaced = CONTROL.subn(" ", text)
-        _count(counts, "control", replaced)
+        text = unicodedata.normalize("NFC" if form == "nfc" else "NFKC", text)
+    text = CONTROL.sub(" ", text)
     if REPLACED.search(text):
         text = REPLACED.sub(lambda match: "_" if match[0] == "\u2581" else "\ufffd", text)
     return _spaced(text)
@@ -113,13 +99,6 @@ def normalise(text: str, form: str = "nfc", counts: Counter[str] | None = None) 
 
 def _spaced(text: str) -> str:
     return SPACES.sub(" ", text).strip(" ") if UNUSUAL_SPACE.search(text) else text
-
-
-def _count(counts: Counter[str] | None, change: str, characters: int | None = None) -> None:
-    if counts is not None:
-        counts[f"{change}_lines"] += 1
-        if characters is not None:
-            counts[f"{change}_characters"] += characters
 
 
 def _load_moses(language: str) -> tuple[Any, Any]:

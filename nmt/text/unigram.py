@@ -52,10 +52,10 @@ class Unigram:
         return self._processor.nbest_encode(words, nbest_size=most, out_type=str)
 
     def log_probabilities(self) -> dict[str, float]:
-        """Return those of the language model's pieces.
+        """The log-probabilities of the language model's pieces.
 
-        Without symbols, bytes and user-defined pieces (which SentencePiece scores as 0). ValueError
-        for a SentencePiece model that is no unigram model.
+        Symbols, bytes and user-defined pieces (which SentencePiece scores as 0) are left out.
+        ValueError for a SentencePiece model that is no unigram model.
         """
         p = self._processor
         try:
@@ -76,7 +76,7 @@ class Unigram:
     def decode(self, pieces: Sequence[str]) -> str:
         symbols, joined = self.tokenizer.symbols, list[str]()
         for is_symbol, group in groupby(pieces, symbols.__contains__):
-            joined.append((" ".join if is_symbol else self._joined)(list(group)))
+            joined.append((" ".join if is_symbol else self._join)(list(group)))
         return self.tokenizer.text(" ".join(joined))
 
     @cached_property
@@ -84,7 +84,7 @@ class Unigram:
         """Whether the model itself joins pieces: it alone makes characters of single bytes."""
         return any(map(self._processor.is_byte, range(len(self._processor))))
 
-    def _joined(self, pieces: list[str]) -> str:
+    def _join(self, pieces: list[str]) -> str:
         """Join pieces none of which is a symbol; the model leaves those that it does not know."""
         joined = self._processor.decode(pieces) if self.joins else "".join(pieces)
         return joined.replace(SPACE, " ")

@@ -79,7 +79,7 @@ def german(parts: list[LinkedClause]) -> list[str]:
         tokens += [link if link == "," else Token(link, part, link) for link in part.links]
         tokens += german_clause(part.clause, part.order)
     tokens = _merge(tokens)
-    return [*_capitalised(tokens[:-1] if tokens[-1] == "," else tokens), "."]
+    return [*_capitalise(tokens[:-1] if tokens[-1] == "," else tokens), "."]
 
 
 def german_clause(clause: Clause, order: str, plural: bool = False) -> list[str]:
@@ -105,7 +105,7 @@ def german_clause(clause: Clause, order: str, plural: bool = False) -> list[str]
 
 
 def german_phrase(phrase: Phrase, case: int) -> list[str]:
-    """Tokens of a noun phrase; a relative clause ends in a comma, see `_merged`."""
+    """Tokens of a noun phrase; a relative clause ends in a comma, see `_merge`."""
     gender = "p" if phrase.many else phrase.noun.gender
     tokens = _words(lexicon.article(phrase.determiner, gender, case), phrase, "determiner")
     if phrase.adjective:
@@ -156,7 +156,7 @@ def _merge(tokens: list[str]) -> list[str]:
     return [token for before, token in pairwise(["", *tokens]) if not before == token == ","]
 
 
-def _capitalised(tokens: list[str]) -> list[str]:
+def _capitalise(tokens: list[str]) -> list[str]:
     """Return the tokens with a capital letter at the start; the first word keeps its role."""
     first, *others = tokens
     assert isinstance(first, Token)  # no sentence begins with a comma
@@ -176,7 +176,7 @@ def english(parts: list[LinkedClause]) -> list[str]:
             tokens.append(",")
         tokens += [Token(words[link], part, link) for link in part.links if link != ","]
         tokens += _english_clause(part.clause, part.order == "second")
-    return [*_capitalised(tokens), "."]
+    return [*_capitalise(tokens), "."]
 
 
 def _english_clause(clause: Clause, main: bool, plural: bool = False) -> list[str]:

@@ -16,7 +16,7 @@ from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.system import manifest
 from nmt.text.columns import out_of_range
-from nmt.text.lines import file_of, packed
+from nmt.text.lines import file_of, find_packed
 from nmt.text.segmenter_files import sides_of_files
 from nmt.text.side import Sides
 
@@ -31,7 +31,8 @@ def prepare(settings: Settings, run: Path | None = None) -> Prepared:
     UserError as `corpus.prepare.prepare` does, and 65 or 66 for an unreadable parent or file.
     """
     prepared = data.prepare(settings.data, settings.segmenter, _sides(settings, run))
-    tests = [packed(Path(n or "")) for n in (settings.data.test_source, settings.data.test_target)]
+    names = settings.data.test_source, settings.data.test_target
+    tests = [find_packed(Path(name or "")) for name in names]
     if not all(file_of(path).is_file() for path in tests):
         return prepared
     try:
@@ -90,7 +91,7 @@ def leave_out_long(dev: Pairs, options: Data) -> Pairs:
     longest = int(pieces.argmax())
     left_out = (
         f"{len(dev) - len(rows):,} of its {len(dev):,} pairs have more than {most} pieces, as no "
-        f"training example has (the longest, line {dev.place(longest)}: {pieces[longest]:,})"
+        f"training example has (the longest, line {dev.locate(longest)}: {pieces[longest]:,})"
     )
     if not len(rows):
         raise UserError(f"dev text: {left_out}; raise data.max_length", Exit.DATA)

@@ -15,7 +15,7 @@ from nmt import modeldir
 from nmt.checks import preflight
 from nmt.config.settings import Settings, freeze
 from nmt.corpus.prepare import Prepared, load
-from nmt.corpus.report import log_remarks
+from nmt.corpus.report import log_counts
 from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.modeldir import Trained
 from nmt.system.device import deterministic_algorithms, nondeterministic
@@ -162,7 +162,7 @@ def fit(prepared: Prepared, run: Run, refuse_target: RefuseTarget | None = None)
     deterministic = run.settings.trainer.deterministic
     records = nullcontext() if run.world.rank else log_file(run.path / LOG)
     with records, deterministic_algorithms(deterministic):
-        log_remarks(prepared.report)
+        log_counts(prepared.report)
         try:
             trainer = Trainer(prepared, run)
             with trainer.batches.workers:

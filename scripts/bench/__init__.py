@@ -1,1 +1,1 @@
-"""How fast nmt and other libraries are, measured in rounds taken in turn."""
+"""Measures the speed of nmt and of other toolkits in interleaved rounds."""

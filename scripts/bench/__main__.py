@@ -1,4 +1,4 @@
-"""How fast training, decoding and preparation are on this machine, beside peers."""
+"""Measures training, decoding and preparation on this machine, compared with peers."""
 
 import argparse
 import json
@@ -6,7 +6,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 USAGE = "python -m scripts.bench [PART ...] [OPTION ...] [KEY=VALUE ...]"
 ABOUT = """
-Measures how fast this machine trains, translates and prepares, beside other libraries.
+Measures how fast this machine trains, translates and prepares, compared with other toolkits.
 Candidates are processes that take turns (A B C, A B C, ...), each with the same number of threads;
 a figure is the median of its rounds, a ratio the median of the ratios of the same round.
 
@@ -30,20 +29,19 @@ From the root of the repository, `python -m scripts.bench` and
                             training, decoding and preparation
   training --model base encoding=rotary
   training --rounds 9 --json training.json
-  correctness               decoding and gradients of every encoding, beside the CPU's
   --gpu                     correctness, sizes, decoding and lengths on CUDA, in eight minutes
-  --gpu correctness         one of these by itself, which then has all eight minutes
-  peers DIR                 install other libraries in environments below DIR ...
+  --gpu correctness         loss and gradients of all encodings, compared with the CPU's;
+                            a part alone has all eight minutes
+  peers DIR                 install other toolkits in environments below DIR ...
   --peers DIR               ... and measure those
   decoding --peer ctranslate2
                             one of them
 
-Decoding beside three peers takes minutes on two cores: each peer's set-ups take turns first, for
-the fastest to be measured.
+With peers the bench takes minutes: the settings of each take turns first, and the fastest are
+measured.
 
 KEY=VALUE are arguments of nmt-train: encoding=..., trainer.batch_tokens=..., model.dim=..."""
-DEFAULT = ("training", "decoding", "preparation")
-PARTS = (*DEFAULT, "correctness")
+PARTS = ("training", "decoding", "preparation")
 GPU_PARTS = ("correctness", "sizes", "decoding", "lengths")
 PRECISIONS = ("float32", "bfloat16")
 REQUIREMENTS = Path(__file__).parent / "peers" / "requirements"
@@ -55,16 +53,14 @@ def command(argv: list[str]) -> None:
     if options.install is None:
         measure(options)
         return
-    from scripts.bench import environments
+    from scripts.bench import toolkits
 
-    environments.install(options.install)
+    toolkits.install(options.install)
     sys.stdout.write(f"{options.install}\n")
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options; `parts` to measure, `overrides` of nmt-train, or where to `install` peers."""
-    from nmt.config.catalog import config_dir_override
-
     parser = Parser("python -m scripts.bench", USAGE, ABOUT)
     add = parser.add_argument
     add("arguments", nargs="*", help=argparse.SUPPRESS)
@@ -74,10 +70,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     both = f"of training ({','.join(PRECISIONS)})"
     precisions = names_among(PRECISIONS)
     add("--precision", type=precisions, default=[*PRECISIONS], metavar="A,B", help=both)
-    add(
-        "--encodings", type=lambda text: text.split(","), metavar="A,B", help="of correctness (all)"
-    )
-    add("--config-dir", metavar="DIR", help="also look for options in DIR")
+    add("--encodings", type=split, metavar="A,B", help="of correctness (all)")
     add("--quick", action="store_true", help="tiny sizes: to see that all of it runs")
     add("--peers", metavar="DIR", help="see above; none: without peers, as with --gpu by default")
     which = f"which of the peers: {', '.join(PEERS)} (all)"
@@ -92,20 +85,23 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         if len(words) != 2:
             parser.error("peers DIR: name the directory of the environments")
         options.install = Path(words[1])
-    typed = [word for word in options.arguments if "=" in word]
-    options.overrides = [*config_dir_override(options.config_dir), *typed]
+    options.overrides = [word for word in options.arguments if "=" in word]
     every = GPU_PARTS if options.gpu else PARTS
-    options.parts = words or list(GPU_PARTS if options.gpu else DEFAULT)
+    options.parts = words or list(every)
     for part in options.parts if options.install is None else ():
         if part not in every:
             parser.error(f"{part}: no such part; there are {', '.join(every)}")
-    if options.peers is None:  # on a GPU, to look for their fastest set-ups would take all the time
+    if options.peers is None:
+        # on a GPU, the search for their fastest settings would take all the time
         options.peers = "none" if options.gpu else sys.executable
     return options
 
 
-def names_among(allowed: tuple[str, ...] | list[str]) -> Callable[[str], list[str]]:
+def split(text: str) -> list[str]:
+    return text.split(",")
 
+
+def names_among(allowed: tuple[str, ...] | list[str]) -> Callable[[str], list[str]]:
     def names(text: str) -> list[str]:
         for name in text.split(","):
             if name not in allowed:
@@ -118,14 +114,18 @@ def names_among(allowed: tuple[str, ...] | list[str]) -> Callable[[str], list[st
 def measure(options: argparse.Namespace) -> None:
     """Print the table of each part as soon as it is measured, and write those so far as JSON."""
     from nmt.system.device import pick
-    from scripts.bench import machine
     from scripts.bench.session import Session
 
     device = str(pick(options.device or ("cuda" if options.gpu else "cpu")))
-    facts: dict[str, Any] = {"machine": machine.describe(device, options.threads), "parts": {}}
-    sys.stdout.write(f"{machine.text(facts['machine'])}\n")
     with stop_by_error(), tempfile.TemporaryDirectory(prefix="nmt-bench-") as directory:
-        for part in measure_parts(Session(options, Path(directory), device)):
+        session = Session(options, Path(directory), device)
+        machine = session.describe_machine()
+        cpu = f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads"
+        torch = f"torch {machine['versions']['torch']}"
+        load = f"load {machine['load'][0]:.1f} before the bench"
+        sys.stdout.write(f"{machine.get('gpu') or cpu}; {torch}; {load}\n")
+        facts: dict[str, Any] = {"machine": machine, "parts": {}}
+        for part in measure_parts(session):
             sys.stdout.write(f"\n{part.text()}")
             sys.stdout.flush()
             facts["parts"][part.name] = part.to_json()
@@ -134,13 +134,18 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def measure_parts(session: "Session") -> Iterator["BenchPart"]:
-    if session.options.gpu:
-        from scripts.bench import gpu
+    from scripts.bench import decoding, gpu, preparation, training
 
-        yield from gpu.parts(session, session.options.parts)
+    if session.options.gpu:
+        yield from gpu.measure_parts(session, session.options.parts)
         return
+    parts: dict[str, Callable[[Session], BenchPart]] = {
+        "training": training.measure,
+        "decoding": decoding.measure,
+        "preparation": preparation.measure,
+    }
     for name in session.options.parts:
-        yield from import_module(f"scripts.bench.{name}").parts(session)
+        yield parts[name](session)
 
 
 main = partial(run, command)

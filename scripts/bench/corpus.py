@@ -1,4 +1,4 @@
-"""Made-up pairs of ids, the same for everyone: a store for nmt, its batches for peers.
+"""Made-up pairs of ids, the same for all: a store for nmt, its batches for peers.
 
 Ids follow Zipf's law over the vocabulary, lengths a log-normal distribution as those of real
 sentences roughly do; a target is about as long as its source.
@@ -21,10 +21,9 @@ from nmt.text.bpe import Bpe
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.vocab import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
-from scripts.bench import flops
 
-PAIRS = 40_000  # as many as the shares of real tokens in other toolkits were measured with
-MEAN, SHORTEST, LONGEST = 26, 2, 100  # pieces, eos apart
+PAIRS = 40_000
+MEAN, SHORTEST, LONGEST = 26, 2, 100  # pieces, without eos
 SPREAD = 0.55  # of the logarithm of a length
 AGREE = 0.12  # of the logarithm of target length over source length
 FIRST = 0x4E00  # a Chinese character stands for a piece: one word, which no merge can split
@@ -39,21 +38,19 @@ class SyntheticCorpus(NamedTuple):
     vocab: int
     updates: int  # of a round
     tokens: list[int]  # target tokens to predict in each batch, eos included
-    flops: list[int]  # of training on each batch
-    real: tuple[float, ...]  # share of real tokens: source, target
 
 
 def lengths(
-    pairs: int, mean: float, seed: int, longest: int = LONGEST, equal: bool = False
+    pairs: int, mean: float, seed: int, equal: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pieces of each source and target, eos apart; all of them `mean` where `equal`."""
+    """Pieces of each source and target, without eos; all of them `mean` if `equal`."""
     if equal:
         same = np.full(pairs, round(mean), np.int64)
         return same, same
     draw = np.random.default_rng([seed, 1])
     source = np.exp(draw.normal(np.log(mean) - SPREAD**2 / 2, SPREAD, pairs))
     target = source * np.exp(draw.normal(0, AGREE, pairs))
-    both = [np.clip(np.rint(n), SHORTEST, longest).astype(np.int64) for n in (source, target)]
+    both = [np.clip(np.rint(n), SHORTEST, LONGEST).astype(np.int64) for n in (source, target)]
     return both[0], both[1]
 
 
@@ -91,24 +88,19 @@ def make(
 def write_batches(
     directory: Path, settings: Settings, vocab: int, rounds: int, updates: int
 ) -> SyntheticCorpus:
-    """Write the first batches of a store as a run cuts them, and count what is in them."""
+    """Write the first batches of a store as a run cuts them, and count their tokens."""
     options, path = settings.trainer, directory / "batches.npz"
     store = PairStore(directory / "store")
     cut = Batches(store, options.batch_tokens, options.batch_count, settings.seed)
     arrays: dict[str, Any] = {}
-    tokens, work, real_and_all = [], [], np.zeros((2, 2))  # of each side
+    tokens = []
     for i in range(min(rounds * updates, cut.size(0))):
         (batch,) = cut.batch(0, i)
-        ids = [batch.source.numpy(), batch.target.numpy()]
-        read = [ids[0], ids[1][:, 1:]]  # without bos
-        source, target = ((side != PAD).sum(1).tolist() for side in read)
-        tokens.append(sum(target))
-        work.append(flops.training(settings.model, vocab, source, target))
-        real_and_all += [[sum(source), sum(target)], [side.size for side in read]]
-        arrays |= {f"{side}_{i}": x.astype(np.int32) for side, x in zip(SIDES, ids, strict=True)}
+        tokens.append(int((batch.target[:, 1:] != PAD).sum()))  # without bos
+        arrays[f"source_{i}"] = batch.source.numpy().astype(np.int32)
+        arrays[f"target_{i}"] = batch.target.numpy().astype(np.int32)
     np.savez(path, **arrays)
-    shares = tuple((real_and_all[0] / real_and_all[1]).tolist())
-    return SyntheticCorpus(directory / "store", path, vocab, updates, tokens, work, shares)
+    return SyntheticCorpus(directory / "store", path, vocab, updates, tokens)
 
 
 def side(vocab: int) -> Side:
@@ -144,7 +136,6 @@ def prepared(store: Path, vocab: int) -> Prepared:
     }
     total = {"pairs": len(pairs)}
     counts: dict[str, Any] = {"total": total, "kept": total, "dropped": {}, "unknown_share": {}}
-    counts["text"] = {"source": {}, "target": {}}
     return Prepared(store.parent, pairs, pairs, both, both, facts, {"train": counts, "dev": counts})
 
 

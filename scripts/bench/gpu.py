@@ -1,28 +1,46 @@
 """The bench on a GPU, within minutes: correctness, sizes, decoding, lengths up to 4096."""
 
+import copy
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from time import monotonic
 from typing import Any, NamedTuple
 
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nmt import build
+from nmt.checks.example import build_perturbed, sentences
+from nmt.config.catalog import folders_in, options_of
+from nmt.config.hydra_conf import parse
 from nmt.config.settings import Settings
-from scripts.bench import correctness, decoding
+from nmt.errors import where_raised
+from nmt.model.transformer import Transformer
+from nmt.system.device import set_up
+from nmt.text.vocab import PAD
+from scripts.bench import decoding
 from scripts.bench.rounds import ratio
 from scripts.bench.session import Session
 from scripts.bench.table import LEFT_OUT, BenchPart, Columns, figure_of, gigabytes, rates, rows_of
-from scripts.bench.training import UPDATE, make_corpus, make_trainer, measure_trainings, show_share
+from scripts.bench.training import UPDATE, make_corpus, make_trainer, run
 
 MINUTES = 8.0
 VOCAB = 32_000
 LENGTHS = (25, 64, 128, 256, 512, 1024, 2048, 4096)
-BATCH = 16_384  # tokens of a batch whose sentences have one length, eos apart
+BATCH = 16_384  # tokens, without eos, of a batch whose sentences have one length
 BOTH = ("bfloat16", "bfloat16 relative")
-BESIDE = "over the first"
+FIRST = "over the first"
 COLUMNS: Columns = {
     "target tokens/s": rates,
-    "/first": figure_of(BESIDE, "{:.2f}"),
-    "MFU": show_share,
+    "/first": figure_of(FIRST, "{:.2f}"),
     "s/update": figure_of(UPDATE, "{:.4f}"),
     "GB": gigabytes,
 }
+SOURCES, TARGETS = (9, 12, 5), (14, 10, 14)  # tokens of the sentences of a check
+# float32 has 24 bits; sums of other orders through some layers were up to 40 units in the last
+# place apart between two CPUs, and a GPU's kernels sum in yet other ones.
+NEAR = 2**-16
 
 
 class GpuBenchmark(NamedTuple):
@@ -36,8 +54,57 @@ class GpuBenchmark(NamedTuple):
 
 
 def check(session: Session) -> BenchPart:
-    (part,) = correctness.parts(session)
-    return part
+    """Compare loss and gradients of each encoding with the CPU's; `nmt-encodings` checks caches."""
+    device, quick = torch.device(session.device), session.options.quick
+    set_up(device, threads=session.options.threads)  # before the first product, as nmt-train does
+    every = options_of("encoding", folders_in(parse(session.options.overrides)))
+    names = session.options.encodings or every[:: 12 if quick else 1]
+    shares, failed, left_out = dict[str, float](), dict[str, str](), list[str]()
+    for name in names:
+        settings = session.settings_or_reason("model=tiny", f"encoding={name}")
+        if session.is_over:
+            left_out.append(name)
+        elif isinstance(settings, str):
+            failed[name] = settings
+        else:
+            try:
+                shares[name] = compare_with_cpu(build.shrink(settings), device)
+            except Exception as error:  # any mistake of an encoding or of a device's kernel
+                failed[name] = where_raised(error)
+    failed |= {name: f"{share:.1f} bounds" for name, share in shares.items() if share > 1}
+    notes = [f"{name}: {why}" for name, why in failed.items()]
+    notes += [f"{LEFT_OUT}: {', '.join(left_out)}"] * bool(left_out)
+    worst = max(shares, key=lambda name: shares[name], default="-")
+    row = ["loss and gradients", str(len(shares)), worst, str(len(failed)), ""]
+    finite = {name: share for name, share in shares.items() if math.isfinite(share)}  # for JSON
+    facts = {"shares of the bound": finite, "failed": failed, "left_out": left_out}
+    title = f"correctness on {session.device}, compared with the CPU"
+    columns = ("encodings", "worst", "beyond the bound")
+    return BenchPart("correctness", title, columns, [row], notes, facts)
+
+
+def compare_with_cpu(settings: Settings, device: torch.device) -> float:
+    """The largest difference of a loss or gradient in float32, in units of its bound."""
+    model = build_perturbed(settings)
+    on_device = gradients_of(copy.deepcopy(model).to(device))
+    shares = []
+    for one, other in zip(gradients_of(model), on_device, strict=True):
+        difference, largest = (one - other.cpu()).abs().max(), one.abs().max()
+        shares.append(difference / (NEAR * largest.clamp(min=NEAR)))
+    return float(torch.stack(shares).nan_to_num(nan=math.inf).max())
+
+
+def gradients_of(model: Transformer) -> list[Tensor]:
+    """The loss of a padded batch and its gradients, in the order of the parameters."""
+    text = sentences(model, SOURCES, TARGETS)
+    for module in model.modules():
+        if isinstance(module, nn.RNNBase):  # of one layer: training mode changes nothing
+            module.train()  # cuDNN has no gradient in eval mode
+    logits = model(text.source, text.target[:, :-1], text.columns).flatten(0, 1)
+    loss = F.cross_entropy(logits, text.target[:, 1:].flatten(), ignore_index=PAD)
+    loss.backward()
+    zero = torch.zeros(1)
+    return [loss.detach(), *(zero if p.grad is None else p.grad for p in model.parameters())]
 
 
 def decode(session: Session) -> BenchPart:
@@ -59,9 +126,9 @@ def train_lengths(session: Session) -> BenchPart:
     quick, benchmarks = session.options.quick, []
     for length in LENGTHS[:2] if quick else LENGTHS:
         title = f"length {length}, {'tiny' if quick else 'base'}"
-        sentences = 2 if quick else max(1, BATCH // length)
+        rows = 2 if quick else max(1, BATCH // length)
         kind = {"mean": length, "equal": True, "pairs": 64 if quick else 4096}
-        benchmarks.append(GpuBenchmark(title, "base", sentences * (length + 1), BOTH, kind))
+        benchmarks.append(GpuBenchmark(title, "base", rows * (length + 1), BOTH, kind))
     return measure(session, "lengths", benchmarks)
 
 
@@ -74,14 +141,17 @@ PARTS: dict[str, Callable[[Session], BenchPart]] = {
 }
 
 
-def parts(session: Session, chosen: Sequence[str]) -> Iterator[BenchPart]:
+def measure_parts(session: Session, chosen: Sequence[str]) -> Iterator[BenchPart]:
     """Run the chosen parts, each with an equal share of the time that is left.
 
-    Tables and JSON name what was left out for want of time.
+    So a part that needs less leaves more to those after it, and none takes another's time. Tables
+    and JSON name what was left out for want of time.
     """
     names = [name for name in PARTS if name in chosen]
-    shares = session.within(60 * MINUTES).shares(len(names))
-    for name, share in zip(names, shares, strict=True):
+    ends = monotonic() + 60 * MINUTES
+    for number, name in enumerate(names):
+        began = monotonic()
+        share = session._replace(ends=began + (ends - began) / (len(names) - number))
         if share.is_over:
             yield BenchPart(name, f"{name}: {LEFT_OUT}", (), [], [], {"left_out": [name]})
         else:
@@ -98,8 +168,7 @@ def measure(session: Session, name: str, benchmarks: Iterable[GpuBenchmark]) -> 
         rows += more
         facts.append(fact)
     title = f"training on {session.device}: {name}"
-    notes = ["MFU: model operations over the matmul peak in the same number format and rounds"]
-    notes += [f"{title}: {LEFT_OUT}" for title in left_out]
+    notes = [f"{title}: {LEFT_OUT}" for title in left_out]
     facts_and_gaps = {"benchmarks": facts, "left_out": left_out}
     return BenchPart(name, title, list(COLUMNS), rows, notes, facts_and_gaps)
 
@@ -109,7 +178,7 @@ def measure_one(session: Session, planned: GpuBenchmark) -> tuple[list[list[str]
     attempts: dict[str, Settings | str] = {}
     for choice in planned.choices:
         precision, *encodings = choice.split()
-        attempts[choice] = session.attempt(
+        attempts[choice] = session.settings_or_reason(
             *(() if quick else (f"model={planned.model}",)),
             *(f"trainer.batch_tokens={planned.tokens}", f"trainer.precision={precision}"),
             *(f"encoding={name}" for name in encodings),
@@ -121,14 +190,9 @@ def measure_one(session: Session, planned: GpuBenchmark) -> tuple[list[list[str]
         return [row], {"title": planned.title, "failed": why}
     vocab = 200 if quick else VOCAB
     data = make_corpus(session, able[0], vocab=vocab, updates=2, **planned.kind)
-    (measured,), peaks = measure_trainings(
-        session,
-        data,
-        [choice.split()[0] for choice in attempts],
-        [make_trainer(session, choice, settings, data) for choice, settings in attempts.items()],
-    )
-    for m in measured:
-        m.figures[BESIDE] = ratio(m, measured[0])
-    rows = [[f"{planned.title}: {name}", *cells] for name, *cells in rows_of(COLUMNS, measured)]
-    entries, tops = [m.to_json() for m in measured], {p: m.to_json() for p, m in peaks.items()}
-    return rows, {"title": planned.title, "entries": entries, "peaks": tops}
+    trainers = [make_trainer(session, choice, s, data) for choice, s in attempts.items()]
+    run(session, data, trainers)
+    for c in trainers:
+        c.figures[FIRST] = ratio(c, trainers[0])
+    rows = [[f"{planned.title}: {name}", *cells] for name, *cells in rows_of(COLUMNS, trainers)]
+    return rows, {"title": planned.title, "entries": [c.to_json() for c in trainers]}

@@ -3,34 +3,35 @@
 import argparse
 import json
 import math
+import os
+import platform
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
+import torch
+
+import nmt
 from nmt.checks import preflight
-from nmt.config.catalog import folders_in, options_of
 from nmt.config.compose import experiment_of
-from nmt.config.hydra_conf import parse
 from nmt.config.settings import Settings, freeze
 from nmt.errors import UserError
-from scripts.bench.candidates import Candidate, Worker
-from scripts.bench.corpus import LONGEST
+from nmt.system.machine import processor
+from nmt.system.resources import cores
+from scripts.bench.rounds import Candidate
 
-PEERS = Path(__file__).parent / "peers"
 FIXED = (  # of every run that is measured
     *("data=toy", "trainer.tensorboard=false", "trainer.max_epochs=null"),
     *("trainer.max_steps=1000000000", "trainer.checkpoints_per_epoch=1"),
-    "trainer.log_every=1000000000",  # a report would begin the peak of a GPU's memory anew
+    "trainer.log_every=1000000000",  # a report resets the peak of a GPU's memory
 )
 TINY = ("model.dim=16", "model.feedforward_dim=32", "model.heads=2", "trainer.batch_tokens=400")
 
 
 class Session(NamedTuple):
-    """What all parts of one bench share."""
+    """The options, directory, device and time that all parts of one bench share."""
 
     options: argparse.Namespace  # see scripts/bench/__main__.py
     directory: Path  # of files that live as long as the bench does
@@ -42,25 +43,9 @@ class Session(NamedTuple):
         """Whether its time is over: what has not begun is left out."""
         return monotonic() >= self.ends
 
-    def within(self, seconds: float) -> "Session":
-        return self._replace(ends=monotonic() + seconds)
-
-    def shares(self, count: int) -> Iterator["Session"]:
-        """The same for each of `count` parts, with an equal share of the time that is left then.
-
-        So a part that needs less leaves more to those after it, and one that needs more has no
-        other's time.
-        """
-        for parts in range(count, 0, -1):
-            yield self.within((self.ends - monotonic()) / parts)
-
     @property
     def vocab(self) -> int:
         return 200 if self.options.quick else 8000
-
-    def encodings(self) -> list[str]:
-        every = options_of("encoding", folders_in(parse(self.options.overrides)))
-        return self.options.encodings or every
 
     def settings(self, *overrides: str) -> Settings:
         """The settings that nmt-train would use with the overrides, for `threads` threads."""
@@ -74,7 +59,8 @@ class Session(NamedTuple):
         preflight.check(settings)
         return settings
 
-    def attempt(self, *overrides: str) -> Settings | str:
+    def settings_or_reason(self, *overrides: str) -> Settings | str:
+        """The settings, or the reason why they cannot be used here."""
         try:
             return self.settings(*overrides)
         except UserError as error:
@@ -86,36 +72,33 @@ class Session(NamedTuple):
     def worker(
         self, name: str, kind: str, settings: Settings | str | None = None, **job: Any
     ) -> Candidate:
-        """A worker of workers.py; where `settings` is a reason, one that cannot run."""
+        """A worker of workers.py; if `settings` is a reason, one that cannot run."""
         if isinstance(settings, str):
-            return Candidate(name, settings)
+            return Candidate(name, failed=settings)
         if settings is not None:
             job["settings"] = freeze(settings)
         argv = [sys.executable, "-m", "scripts.bench.workers", self.write_job(job | {"kind": kind})]
-        return Worker(name, argv, job.get("threads", self.options.threads), self.ends)
-
-    def peer(self, peer: str, precision: str, settings: Settings, **job: Any) -> Candidate:
-        """Another library with a model of the same size; absent where it is not installed."""
-        name, given = f"{peer} {precision}", Path(self.options.peers)
-        python = given / peer / "bin" / "python" if given.is_dir() else given
-        if not python.exists():
-            return Candidate(name, f"not installed; the argument peers {given} installs it")
-        job |= {"precision": precision, "model": asdict(settings.model), "vocab": self.vocab}
-        argv = [
-            str(python),
-            str(PEERS / f"{peer}.py"),
-            self.write_job(job | {"longest": LONGEST + 28}),
-        ]
-        return Worker(name, argv, self.options.threads, self.ends)
-
-    def choose_peers(self, names: Iterable[str]) -> list[str]:
-        if self.options.peers == "none":
-            return []
-        chosen = self.options.peer
-        return [name for name in names if chosen is None or name.rstrip("_") in chosen]
+        return Candidate(name, argv, job.get("threads", self.options.threads), self.ends)
 
     def write_job(self, job: dict[str, Any]) -> str:
         path = self.new_directory("job") / "job.json"
         shared = {"threads": self.options.threads, "quick": self.options.quick}
         path.write_text(json.dumps({"device": self.device} | shared | job), encoding="utf-8")
         return str(path)
+
+    def describe_machine(self) -> dict[str, Any]:
+        on_gpu = self.device.startswith("cuda")
+        return {
+            "cpu": processor(),
+            "cores": cores(),
+            "load": list(os.getloadavg()),
+            "threads": self.options.threads,
+            "device": self.device,
+            **({"gpu": torch.cuda.get_device_name(self.device)} if on_gpu else {}),
+            "versions": {
+                "nmt": nmt.__version__,
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                **({"cuda": str(torch.version.cuda)} if on_gpu else {}),
+            },
+        }

@@ -10,54 +10,12 @@ import logging
 import shutil
 import time
 import unicodedata
-import zlib
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from scripts.bench.peers.protocol import Answer, read_job, serve
-
-SQUARES = (512, 1024, 2048)  # tried, since the best one differs between machines
-ON_A_GPU = (4096, 8192)
-LEAST = 0.08  # seconds for each size
-
-
-def measure_matmul(job: dict[str, Any]) -> None:
-    """Answer with the matmul peak of this machine, of which other figures are a share."""
-    tried = SQUARES if job["device"] == "cpu" else ON_A_GPU
-    squares = tried[:1] if job["quick"] else tried
-
-    def play() -> Answer:
-        answers = [multiply(n, job["precision"], job["device"]) for n in squares]
-        return max(answers, key=lambda answer: answer["units"] / answer["seconds"])
-
-    serve(play)
-
-
-def multiply(n: int, precision: str, device: str) -> Answer:
-    """Multiply square matrices as nmt does, by the faster of torch's libraries."""
-    import torch
-
-    from nmt.system.products import product
-
-    def wait() -> None:
-        if device != "cpu":
-            torch.cuda.synchronize(device)
-
-    dtype = getattr(torch, precision)
-    a, b = (torch.rand(n, n, device=device).to(dtype) for _ in range(2))
-    product(a, b)
-    wait()
-    count, began, used = 0, time.perf_counter(), time.process_time()
-    while count < 2 or time.perf_counter() - began < LEAST:
-        product(a, b)
-        count += 1
-        if count % 8 == 0:
-            wait()
-    wait()
-    seconds, cpu = time.perf_counter() - began, time.process_time() - used
-    return {"units": 2.0 * n**3 * count, "seconds": seconds, "cpu_seconds": cpu, "square": n}
 
 
 def translate(job: dict[str, Any]) -> None:
@@ -80,17 +38,9 @@ def translate(job: dict[str, Any]) -> None:
         texts = translator.texts(lines)
         seconds = time.perf_counter() - began
         tokens = sum(len(text.split()) for text in texts)
-        return {"units": tokens, "seconds": seconds, "digests": digest(texts)}
+        return {"units": tokens, "seconds": seconds}
 
     serve(play)
-
-
-def digest(texts: list[str]) -> list[int]:
-    """A number for each translation, made of its ids, to compare with those of others."""
-    from scripts.bench import corpus
-
-    rows = (" ".join(str(corpus.id_of(piece)) for piece in text.split()) for text in texts)
-    return [zlib.crc32(row.encode()) for row in rows]
 
 
 def prepare(job: dict[str, Any]) -> None:
@@ -105,7 +55,7 @@ def prepare(job: dict[str, Any]) -> None:
         began = time.perf_counter()
         prepared = prepare.prepare(settings.data, settings.segmenter)
         seconds, pairs = time.perf_counter() - began, prepared.facts["train_pairs"]
-        return {"units": 2 * pairs, "seconds": seconds, "path": str(prepared.path)}
+        return {"units": 2 * pairs, "seconds": seconds}
 
     serve(play)
 
@@ -157,13 +107,35 @@ def normalise_and_segment(job: dict[str, Any]) -> Answer:
 
 
 def train(job: dict[str, Any]) -> None:
-    from scripts.bench import held_trainer
+    """Let nmt's own trainer make updates; validation and checkpoints are not measured."""
+    import torch
 
-    held_trainer.train(job)
+    from nmt.config.settings import thaw
+    from nmt.training.directory import open_run
+    from nmt.training.reports import MetricsLog
+    from nmt.training.trainer import Trainer
+    from scripts.bench import corpus
+
+    settings, tokens, updates = thaw(job["settings"]), job["tokens"], job["updates"]
+    prepared = corpus.prepared(Path(job["store"]), job["vocab"])
+    with open_run(Path(job["run"]), settings) as run:
+        trainer = Trainer(prepared, run)
+        trainer.start()
+
+        def play() -> Answer:
+            first = trainer.step
+            for _ in range(updates):
+                trainer.update()
+            if trainer.device.type == "cuda":
+                torch.cuda.synchronize(trainer.device)
+            made = range(first, trainer.step)  # the epoch of a long bench begins again
+            return {"units": sum(tokens[step % len(tokens)] for step in made)}
+
+        with MetricsLog(run.path, 0, updates, settings.trainer, silent=True) as trainer.progress:
+            serve(play, parameters=sum(p.numel() for p in trainer.parameters))
 
 
 WORKERS = {
-    "matmul": measure_matmul,
     "translate": translate,
     "prepare": prepare,
     "prepare plainly": prepare_plainly,

@@ -9,8 +9,7 @@ import pytest
 
 import scripts.bench
 from nmt.errors import Exit
-from scripts.bench import correctness, session
-from scripts.bench.__main__ import main, parse_arguments
+from scripts.bench.__main__ import main
 
 QUICK = ("--quick", "--rounds", "1", "--threads", "1")
 PEERS = Path(scripts.bench.__file__).parent / "peers"
@@ -25,79 +24,40 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> tupl
 
 
 @pytest.mark.slow
-def test_decoding(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    out, report = run(capsys, tmp_path, "decoding", "--peers", "none")
-    entries = report["parts"]["decoding"]["entries"]
-    own = ["nmt float32", "nmt bfloat16", "nmt int8"]
-    assert [entry["name"] for entry in entries] == [*own, "nmt auto float32", "nmt auto int8"]
-    for entry in entries:
-        assert entry["rounds"][0]["units"] == 8 * 32
-        assert entry["one sentence"]["rounds"][0]["units"] == 32
-    assert "nmt int8" in out
-
-
-@pytest.mark.slow
-def test_every_part(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    words = ("training", "preparation")
-    options = ("--precision", "float32", "--peers", "none")
-    out, report = run(capsys, tmp_path, *words, *options)
+def test_all_parts_with_the_peers_that_are_here(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out, report = run(capsys, tmp_path, "--precision", "float32")
     assert report["machine"]["threads"] == 1
     parts = report["parts"]
-    assert list(parts) == list(words)
-    assert "training: 3+3 layers" in out
-    plain, relative = parts["training"]["entries"]
-    assert relative["name"] == "nmt relative float32"
-    for entry in (plain, relative):
-        (figures,) = entry["rounds"]
-        assert figures["peak_bytes"] > 10**7
-        assert figures["units"] == plain["rounds"][0]["units"] > 0, "the same tokens for all"
-        assert 0 < entry["share of the peak"]["float32"] < 1
-    mine, plain = parts["preparation"]["entries"]
-    assert mine["equal lines"] == 1.0
-    assert plain["rounds"][0]["parts"]["tokenise"] > 0
-
-
-@pytest.mark.slow
-def test_peers_do_the_same_work(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    peers = ("--peer", "xtransformers,marian_hf")
-    _, report = run(capsys, tmp_path, "training", "--precision", "float32", *peers)
-    training = report["parts"]["training"]
-    out, report = run(capsys, tmp_path, "decoding", "--peer", "ctranslate2")
-    decoding = report["parts"]["decoding"]
-    by_name = {entry["name"]: entry for entry in training["entries"]}
-    assert {"xtransformers float32", "marian_hf float32"} <= set(by_name)
-    units = {entry["rounds"][0]["units"] for entry in by_name.values() if entry["rounds"]}
-    assert len(units) == 1, "the same tokens for all"
-    engine = next(e for e in decoding["entries"] if e["name"] == "ctranslate2_ float32")
-    assert engine["rounds"][0]["units"] == 8 * 32
-    assert "nmt float32: 8 of 8 translations equal CTranslate2's" in out
-
-
-def test_what_a_case_raises_is_its_result(tmp_path: Path) -> None:
-    def divide(case: int) -> float:
-        return 3 / case
-
-    it = session.Session(parse_arguments([]), tmp_path, "cpu")
-    checked = correctness.check_all({"a": 2, "b": 0, "c": 6}, divide, it)
-    assert checked.shares == {"a": 1.5, "c": 0.5} and list(checked.errors) == ["b"]
-    name, count, worst, failed, _ = checked.row("division")
-    assert (name, count, worst) == ("division", "3", "a: 150% of its bound")
-    assert failed.startswith("a: 1.5; b: ZeroDivisionError")
-    late = correctness.check_all({"a": 2}, divide, it.within(0))
-    assert late.left_out == ["a"] and not late.shares
+    assert list(parts) == ["training", "decoding", "preparation"] and "training: 3+3 layers" in out
+    trained = {entry["name"]: entry["rounds"] for entry in parts["training"]["entries"]}
+    assert {"nmt relative float32", "xtransformers float32", "marian_hf float32"} <= set(trained)
+    (tokens,) = {rounds[0]["units"] for rounds in trained.values() if rounds}
+    assert tokens > 0, "the same for all"
+    assert trained["nmt relative float32"][0]["peak_bytes"] > 10**7
+    decoded = {entry["name"]: entry for entry in parts["decoding"]["entries"]}
+    own = ["nmt float32", "nmt bfloat16", "nmt int8", "nmt auto float32", "nmt auto int8"]
+    assert list(decoded) == [*own, "ctranslate2_ float32", "ctranslate2_ int8"]
+    for entry in decoded.values():
+        assert entry["rounds"][0]["units"] == 8 * 32
+        assert entry["one sentence"]["rounds"][0]["units"] == 32
+    mine, plain = (entry["rounds"][0] for entry in parts["preparation"]["entries"])
+    assert mine["units"] == plain["units"] == 2 * 200 and plain["parts"]["tokenise"] > 0
 
 
 @pytest.mark.slow
 def test_gpu_mode_runs_to_its_end_on_a_cpu(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    words = ("--gpu", "--device", "cpu", "--peers", "none")
-    _, report = run(capsys, tmp_path, *words)
-    for name in ("sizes", "lengths"):
-        benchmarks = report["parts"][name]["benchmarks"]
-        assert len(benchmarks) == 2
-        assert all(each["entries"][0]["rounds"] for each in benchmarks)
-    assert report["parts"]["decoding"]["entries"][0]["rounds"]
+    words = ("--gpu", "correctness", "lengths", "--device", "cpu")
+    _, report = run(capsys, tmp_path, *words, "--encodings", "relative,lstm,no_such")
+    checked = report["parts"]["correctness"]
+    assert checked["shares of the bound"] == {"relative": 0, "lstm": 0}, "the same device"
+    assert list(checked["failed"]) == ["no_such"]
+    benchmarks = report["parts"]["lengths"]["benchmarks"]
+    assert len(benchmarks) == 2
+    assert all(each["entries"][0]["rounds"] for each in benchmarks)
 
 
 @pytest.mark.parametrize(

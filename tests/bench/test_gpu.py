@@ -14,21 +14,6 @@ from scripts.bench.table import BenchPart
 ALL = 60 * gpu.MINUTES
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Session:
-    words = ["--quick", "--rounds", "3", "--threads", "1", "--peers", "none"]
-    options = parse_arguments([*words, "--precision", "float32", "--model", "tiny"])
-    return Session(options, tmp_path, "cpu")
-
-
-def test_time_that_a_part_does_not_need_is_for_those_after_it(bench: Session) -> None:
-    shares = bench.within(ALL).shares(4)
-    first = next(shares)
-    assert first.ends - monotonic() == pytest.approx(ALL / 4, abs=1)
-    for parts in (3, 2, 1):  # the time of the first is not gone
-        assert next(shares).ends - monotonic() == pytest.approx(ALL / parts, abs=1)
-
-
 def take(name: str, had: dict[str, float]) -> Callable[[Session], BenchPart]:
     def part(session: Session) -> BenchPart:
         had[name] = session.ends - monotonic()
@@ -38,13 +23,14 @@ def take(name: str, had: dict[str, float]) -> Callable[[Session], BenchPart]:
 
 
 @pytest.mark.parametrize("chosen", [GPU_PARTS, ["sizes"], ["lengths", "correctness"]])
-def test_chosen_parts_share_the_time(
-    chosen: list[str], bench: Session, monkeypatch: pytest.MonkeyPatch
+def test_time_that_a_part_does_not_need_is_for_those_after_it(
+    chosen: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    session = Session(parse_arguments(["--gpu"]), tmp_path, "cpu")
     had: dict[str, float] = {}
     for name in gpu.PARTS:
         monkeypatch.setitem(gpu.PARTS, name, take(name, had))
-    names = [part.name for part in gpu.parts(bench, chosen)]
+    names = [part.name for part in gpu.measure_parts(session, chosen)]
     assert names == [name for name in GPU_PARTS if name in chosen]
-    assert had[names[0]] == pytest.approx(ALL / len(names), abs=1)
-    assert had[names[-1]] == pytest.approx(ALL, abs=1)
+    for left, name in zip(range(len(names), 0, -1), names, strict=True):
+        assert had[name] == pytest.approx(ALL / left, abs=1)

@@ -56,23 +56,6 @@ def test_translate_reads_files_beside_stdin(
     assert beside(model, "gh")["language"] == [6]
 
 
-@pytest.mark.parametrize(
-    ("names", "message", "code"),
-    [
-        (("heads",), "column language: this model reads it with the text; give --columns la", 2),
-        (("heads", "language", "none"), "none: no such file; check the path", 66),
-    ],
-)
-def test_translate_refuses_other_columns(
-    model: Any, place: Path, names: tuple[str, ...], message: str, code: int,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    words = ["--columns", option(place, *names)] if names else []
-    assert translate.main(["x", *words]) == code
-    out, err = capsys.readouterr()
-    assert message in err and err.count("\n") == 1 and not out
-
-
 @pytest.mark.parametrize("word", ["", "heads=", "heads=a,heads=b"])
 def test_wrong_words(word: str) -> None:
     with pytest.raises(UserError, match=r"expected NAME=FILE,\.\.\., each name once"):

@@ -44,7 +44,7 @@ def test_a_shortage_of_memory_is_one_line(
 def test_a_place_that_may_not_be_searched_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     error = PermissionError(errno.EACCES, os.strerror(errno.EACCES), "closed/x")
     assert command.run(lambda _: _raise(error), []) == 66
-    assert capsys.readouterr().err == "nmt: closed/x: Permission denied; give another place\n"
+    assert capsys.readouterr().err == "nmt: closed/x: Permission denied; give another path\n"
 
 
 def test_details_are_lines_and_text_of_others_adds_none(capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,7 +142,6 @@ def test_what_is_more_than_translations_is_not_scored(command: Run, tmp_path: Pa
 
 WRONG = {
     "missing": (("no.txt", "--reference", "ref"), 66, "no.txt: no such file"),
-    "bounds": (("a.txt", "--reference", "ref", "--bounds", "9,3"), 2, "--bounds 9,3: each"),
     "names": (("a.txt", "a=b.txt", "--reference", "ref"), 2, "a: two systems of this name; give"),
     "two outputs": (
         ("a.txt", "--reference", "ref", "-o", "r.md", "-o", "r.md"),
@@ -155,12 +154,6 @@ WRONG = {
     "no source": (("model", "--reference", "ref"), 2, "add --source SRC"),
     "output": (("a.txt", "--reference", "ref", "-o", "ref/r.json"), 73, "ref: "),
     "no reference": (("a.txt",), 2, "a.txt: names no test set; add --reference REF"),
-    "source alone": (("a.txt", "--source", "src"), 2, "--source src: to score translations of it"),
-    "two ways": (
-        ("a.txt", "--test", "t=src,ref", "--reference", "ref"),
-        2,
-        "--reference: not allowed",
-    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""nmt-translate on a terminal and on a pipe that waits for answers: a line at a time."""
+"""nmt-translate on a terminal, and on a pipe with decode.window=1: a line at a time."""
 
 import gzip
 import os
@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from nmt import modeldir
-from nmt.cli import streams, translate
-from nmt.cli.streams import IncomingLines
+from nmt.cli import translate
 from nmt.modeldir import Trained
 
-WINDOW = "decode.window=2000"
+WINDOW = "decode.window=1"
 LINES = [b"w1 w2", b"w3", b"", b"w4 w5 w6"]
 
 
@@ -49,8 +48,12 @@ def talk(
     act: Callable[[Talk], None],
     *words: str,
     output: Path | None = None,
+    listens: bool = True,
 ) -> tuple[int, Talk]:
-    """The exit code of the command, and what was heard, of `output`, while `act` talked to it."""
+    """The exit code of the command, and what was heard, of `output`, while `act` talked to it.
+
+    `listens`: whether to hear the command to its end.
+    """
     ours, theirs = pty.openpty() if terminal else reversed(os.pipe())
     hearing, speaking = os.pipe()
     if output is not None:
@@ -75,8 +78,9 @@ def talk(
         thread.start()
         code = translate.main(["model", *words])
         thread.join()
-    with os.fdopen(hearing, "rb") as rest:
-        talking.heard.append(rest.read())
+    if listens:
+        with os.fdopen(hearing, "rb") as rest:
+            talking.heard.append(rest.read())
     if terminal:
         os.close(ours)
     return code, talking
@@ -93,7 +97,8 @@ def model(copying: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_line_is_answered_before_the_next_is_written(
     terminal: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    code, talking = talk(monkeypatch, terminal, lambda one: one.lines(*LINES), WINDOW)
+    words = ["decode.window=2000"] if terminal else [WINDOW]
+    code, talking = talk(monkeypatch, terminal, lambda one: one.lines(*LINES), *words)
     assert (code, talking.failed) == (0, "")
     assert talking.heard == [*(line + b"\n" for line in LINES), b""]
     err = capfd.readouterr().err
@@ -102,24 +107,22 @@ def test_each_line_is_answered_before_the_next_is_written(
 
 @pytest.mark.usefixtures("model")
 @pytest.mark.parametrize(
-    ("content", "answers"),
+    "content",
     [
-        (("因为昨天晚上下了很大的雨\n河水涨得很高\n" * 9).encode("utf-16-le"), 1),
-        (gzip.compress(b"w1 w2\n" * 50, mtime=0), 0),
+        ("因为昨天晚上下了很大的雨\n河水涨得很高\n" * 9).encode("utf-16-le"),
+        gzip.compress(b"w1 w2\n" * 50, mtime=0),
     ],
 )
 def test_a_pipe_that_gives_forty_bytes_at_first_is_refused(
-    content: bytes, answers: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    content: bytes, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The first line may be answered: that of UTF-16 is short, and its line end half read."""
-
     def act(one: Talk) -> None:
         one.all_at_once(content[:40])
-        time.sleep(0.2)  # longer than a line is waited for
+        time.sleep(0.1)
         one.all_at_once(content[40:])
 
-    code, talking = talk(monkeypatch, False, act, WINDOW)
-    assert code == 65 and b"".join(talking.heard).count(b"\n") <= answers
+    code, talking = talk(monkeypatch, False, act)
+    assert (code, talking.heard) == (65, [b""])
     err = capfd.readouterr().err
     assert "stdin: is UTF-16" in err or "stdin: is compressed by gzip" in err, err
 
@@ -136,20 +139,11 @@ def test_a_pipe_that_is_named_answers_as_stdout_does(
     assert talking.heard == [*(line + b"\n" for line in LINES), b""]
 
 
-def test_lines_that_arrive_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    reading, writing = os.pipe()
-    monkeypatch.setattr(streams, "PATIENCE", 0)
-    waited: list[int] = []
-    arriving = IncomingLines(reading, lambda: waited.append(1))
-    assert not arriving.waits()
-    os.write(writing, b"one\ntw")
-    lines = iter(arriving)
-    assert arriving.waits() and next(lines) == b"one\n" and not arriving.waits() and not waited
-    timer = threading.Timer(0.05, os.write, (writing, b"o\nthree"))
-    timer.start()
-    assert next(lines) == b"two\n" and waited
-    timer.join()
-    os.close(writing)
-    assert arriving.waits() and next(lines) == b"three" and arriving.waits()
-    assert list(lines) == []
-    os.close(reading)
+@pytest.mark.usefixtures("model")
+def test_a_reader_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(one: Talk) -> None:
+        one.lines(LINES[0])
+        os.close(one.from_command)
+        one.all_at_once(b"w1\n" * 20)
+
+    assert talk(monkeypatch, False, leave, WINDOW, listens=False)[0] == 141

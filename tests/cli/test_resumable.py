@@ -116,7 +116,7 @@ def test_a_kill_at_any_moment_costs_no_byte(
     assert output.read_bytes() == whole
     assert count > len(LINES) + 2 * len(LINES) // 3
     resumed = set()
-    for there in snapshots.iterdir():
+    for there in sorted(snapshots.iterdir(), key=lambda path: int(path.name))[::2]:
         part = there / "out.part"
         if part.exists() and (there / "out.part.json").exists():
             with part.open("ab") as file:
@@ -248,6 +248,26 @@ def test_one_process_writes_at_a_time(nmt_translate: Run, text: Path, stopped: P
         )  # fmt: skip
         assert contents(text.parent) == before
     assert nmt_translate(str(text), "--scores", "-o", str(stopped))[0] == 0
+
+
+@pytest.mark.parametrize("begun_again", [False, True])
+def test_a_part_that_its_writer_finishes_before_the_lock_is_left_alone(
+    text: Path, monkeypatch: pytest.MonkeyPatch, begun_again: bool
+) -> None:
+    final, part = text.with_name("out"), text.with_name("out.part")
+    part.write_bytes(b"whole\n")
+    lock = fcntl.flock
+
+    def finish_and_lock(*arguments: Any) -> None:
+        part.rename(final)  # by the process that had the lock until now
+        if begun_again:
+            part.write_bytes(b"of a third process\n")
+        lock(*arguments)
+
+    monkeypatch.setattr(fcntl, "flock", finish_and_lock)
+    with pytest.raises(UserError, match="in use by another process"):
+        writing.ResumableOutput(final, {})
+    assert final.read_bytes() == b"whole\n" and part.exists() == begun_again
 
 
 def test_a_full_disk_keeps_what_was_done(nmt_translate: Run, text: Path, whole: bytes) -> None:

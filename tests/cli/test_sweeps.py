@@ -1,6 +1,5 @@
 """nmt-train -m: several runs, trained as processes or by a launcher of Hydra."""
 
-import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -69,18 +68,6 @@ def test_what_fits_no_glob_is_left_out_with_a_warning(
     start_by(monkeypatch, refuse_commands)
     assert train(["-m", "encoding=none,rotary", *odd[:2], *words[3:]]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_the_config_of_each_run_is_shown(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train(["-m", "seed=7,8", "--cfg", "job", *words]) == 0
-    out = capsys.readouterr().out
-    assert out.split("\n").count("---") == 2
-    assert re.findall(r"^seed: (\d)$", out, re.M) == ["7", "8"]
-    assert not (tmp_path / "runs").exists()
-    assert train(["-m", "encoding=none,nonee", "--cfg", "job", *words]) == 2
-    assert capsys.readouterr().out == ""
 
 
 PLUGIN = "hydra_plugins.hydra_joblib_launcher"

@@ -18,14 +18,14 @@ TINY = [
     *("model.decoder_layers=1", "trainer.device=cpu", "trainer.tensorboard=false"),
     *("model.dropout=0", "optim.label_smoothing=0", "trainer.batch_tokens=100"),
 ]
-TOY = ["data.train_pairs=40", "data.train_longest=9", "data.dev_pairs=20", "data.test_pairs=20"]
+TOY = ["data.train_pairs=24", "data.train_longest=9", "data.dev_pairs=20", "data.test_pairs=20"]
 # every character of the newline table, each in the middle of a line
 ODD = "\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\x00\xa0\u200b\ufeff\u200d\u202e\xad\u3000\x93\t"
 
 
 @pytest.fixture(scope="module")
 def learnt(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path, Path]:
-    """Words and directory of a run that knows its forty sentences by heart; the corpus."""
+    """Words and directory of a run that knows its 24 sentences by heart; the corpus."""
     root = tmp_path_factory.mktemp("whole")
     words = [*TINY, *TOY, f"data.cache={root / 'cache'}", f"runs={root}", "name=a b"]
     words += ["encoding=relative", "tau=4", "optim.lr=0.01"]
@@ -45,7 +45,7 @@ def test_sentences_of_the_training_text_are_translated(
     out = capsys.readouterr().out.split("\n")
     wanted = target.read_text(encoding="utf-8").split("\n")
     assert len(out) == len(wanted)
-    assert sum(a == b for a, b in zip(out, wanted, strict=True)) > 33
+    assert sum(a == b for a, b in zip(out, wanted, strict=True)) > 20
 
 
 def test_the_same_command_again_changes_nothing(learnt: tuple[list[str], Path, Path]) -> None:

@@ -13,14 +13,9 @@ import pytest
 
 import nmt
 from nmt.cli import output as writing
-from nmt.evaluation.options import EvaluationOptions
-from nmt.evaluation.run import evaluate
-from nmt.evaluation.systems import systems_of
-from nmt.evaluation.testsets import single_test
 from nmt.modeldir import Trained
 from nmt.system.pool import WorkerPool, can_fork
 from tests.cli.conftest import LINES, Run
-from tests.pretended import pretend
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="forks are for Linux")
 
@@ -126,24 +121,6 @@ def test_what_was_done_is_kept_and_the_same_command_goes_on(
     assert (output.read_bytes(), err.splitlines()[-1:]) == (whole[0], whole[1].splitlines())
     assert not part.exists() and not record.exists()
     assert begun == [2, 2]
-
-
-def test_evaluation_translates_by_workers(
-    copying: Trained, text: Path, begun: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pretend(monkeypatch, copying)
-    (model := text.with_name("model")).mkdir()
-    systems = systems_of([f"a={model}"])
-
-    def lines(workers: int) -> list[str]:
-        (here := text.with_name(f"here{workers}")).mkdir()
-        monkeypatch.chdir(here)  # where translations are kept
-        options = EvaluationOptions(samples=40, metrics=["exact"], workers=workers)
-        return evaluate(systems, [single_test([text], [text])], options).tests[0].hypotheses[0][0]
-
-    alone = lines(1)
-    assert begun == [] and len(alone) == len(LINES)
-    assert lines(2) == alone and begun == [2]
 
 
 def test_the_api_translates_by_workers(copying: Trained, begun: list[int]) -> None:

@@ -8,41 +8,27 @@ import pytest
 from nmt.cli.train import main as train
 from nmt.config.compose import experiment_of
 from nmt.corpus.prepare import prepare
-from nmt.corpus.report import MUCH_DROPPED, MUCH_UNKNOWN, log_remarks
+from nmt.corpus.report import log_counts
 from nmt.training.corpus import prepare as prepare_for
 from tests.cli.test_other_corpus import FILES, write
-from tests.corpus.test_prepare import BPE, corpus
+from tests.corpus.test_prepare import BPE, DEV, corpus
 
 
-def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
-    return [each.getMessage() for each in caplog.records if each.levelno == level]
-
-
-def test_shares_are_said_and_warned_of_beyond_their_bounds(
+def test_kept_dropped_unknown_and_known_pairs_are_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    train = [(f"hund {i} lauft", f"dog {i} runs fast") for i in range(11)]
-    long = [("zu " * 21, "too")] * 9
-    good = prepare(corpus(tmp_path, [*train, *long, ("", "dog")]), BPE).report
+    train = [(f"hund {i} lauft", f"dog {i} runs fast") for i in range(10)]
+    dropped = [("zu " * 21, "too")] * 9 + [("", "dog")]
+    report = prepare(corpus(tmp_path, [*train, DEV[0], *dropped]), BPE).report
     caplog.clear()
     with caplog.at_level(logging.INFO):
-        log_remarks(good)
-    assert messages(caplog, logging.INFO) == [
+        log_counts(report)
+    assert caplog.messages == [
         "train text: 11 of 21 pairs kept; dropped: too long 42.9 %, empty side 4.8 %",
         "dev text: 3 of 4 pairs kept; dropped: empty side 25.0 %; "
         "unknown pieces: source 13.2 %, target 0.0 %",
+        "dev text: 1 of its 3 pairs are also training pairs",
     ]
-    (unknown,) = messages(caplog, logging.WARNING)
-    assert unknown.startswith("dev text: 13.2 % of its source pieces are unknown")
-    assert MUCH_DROPPED == 0.5 and MUCH_UNKNOWN == 0.05  # README says so
-
-    half = prepare(corpus(tmp_path, [*train, *long, ("", "dog"), ("", "a")]), BPE).report
-    caplog.clear()
-    with caplog.at_level(logging.WARNING):
-        log_remarks(half)
-    assert messages(caplog, logging.WARNING)[0] == (
-        "train text: 50.0 % of its pairs are dropped, most of them as too long; see data.max_length"
-    )
 
 
 def test_training_says_it_though_the_corpus_was_prepared_before(
@@ -55,6 +41,5 @@ def test_training_says_it_though_the_corpus_was_prepared_before(
     assert train([*words, "name=one"]) == 0
     err = capsys.readouterr().err
     assert err.index("train text: 9 of 9 pairs kept\n") < err.index("step 1/2")
-    assert "dev text: 9 of 9 pairs kept; unknown pieces: source 100.0 %, target" in err
     log = (tmp_path / "one" / "train.log").read_text(encoding="utf-8")
-    assert "WARNING dev text: 100.0 % of its source pieces are unknown" in log
+    assert "dev text: 9 of 9 pairs kept; unknown pieces: source 100.0 %, target" in log

@@ -10,7 +10,7 @@ from backports import zstd
 
 from nmt.config.data import Data
 from nmt.corpus.prepare import fingerprint, prepare
-from nmt.corpus.report import log_remarks
+from nmt.corpus.report import log_counts
 from nmt.errors import Exit, UserError
 from tests.composing import settings_of
 
@@ -74,7 +74,7 @@ def test_borders_of_documents_are_not_held_out(
         )
     with caplog.at_level("INFO"):
         prepared = prepare(data, settings_of().segmenter)
-        log_remarks(prepared.report)
+        log_counts(prepared.report)
     assert prepared.dev.lines.tolist() == [2, 12, 22, 32]  # the lines after 1, 11, 21 and 31
     said = "train text: 32 of 36 pairs kept; dropped: empty side 11.1 %; held out: 4"
     assert said in caplog.messages

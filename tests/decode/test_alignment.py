@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nmt
-from nmt.decode import alignment
 from nmt.decode.alignment import align, word_shares
 from nmt.decode.engine import Weights
 from nmt.decode.models import cross_attention
@@ -116,13 +115,6 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 LINES = ["w1 w2  w3", "", " w4  w5 w6 w7 w8 w9 w10 w11", "w12"]
-
-
-def test_characters_that_no_part_has_are_passed_over() -> None:
-    numbers = alignment._word_numbers("T a b zz c d", ["T a b", "T c d"])
-    assert [of_part.tolist() for of_part in numbers] == [[0, 1, 2], [0, 4, 5]]
-    numbers = alignment._word_numbers("T a b c T a", ["T a", "T b c", "T a"])  # near ones first
-    assert [of_part.tolist() for of_part in numbers] == [[0, 1], [0, 2, 3], [4, 5]]
 
 
 @pytest.mark.usefixtures("copied")

@@ -102,12 +102,7 @@ def test_lost_strings_are_counted_and_made_up_ones_dropped(
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"split": "sentences"},
-        {"too_long": "split", "max_source": 4},
-        {"too_long": "truncate", "max_source": 4},
-        {"window": 1, "mbr": 2},
-    ],
+    [{"split": "sentences"}, {"too_long": "truncate", "max_source": 4}, {"window": 1, "mbr": 2}],
 )
 def test_what_the_best_translation_of_a_line_lacks_is_counted(
     side: Side, log: Callable[[], list[str]], options: dict[str, Any]

@@ -132,14 +132,17 @@ def test_scores_are_log_probabilities_under_the_function_itself(
             assert len(each.ids) == limit or each.finished
 
 
-def test_without_a_finite_number_a_sample_ends_as_it_is() -> None:
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_without_a_finite_number_a_sample_ends_as_it_is(way: dict[str, Any], value: float) -> None:
     def step(tokens: Tensor, parents: Tensor | None) -> Tensor:
         rows = torch.tensor([[0.0, 0.0, 1.0]]).log().repeat(len(tokens), 1)
-        rows[tokens == 2] = float("nan")
+        rows[tokens == 2] = value
         return rows
 
     numbers = torch.full((1, 2, 6), 0.5)
-    strategy = Sampling(torch.tensor([5]), numbers, distribution=probabilities, eos=EOS)
+    rule = partial(probabilities, **way)
+    strategy = Sampling(torch.tensor([5]), numbers, distribution=rule, eos=EOS)
     (found,) = search(step, strategy, BOS)
     assert found == [Hypothesis([2], 0.0, 0.0, False)] * 2
 

@@ -119,11 +119,6 @@ def test_a_cut_source_keeps_a_tree() -> None:
             Exit.USAGE,
         ),
         (
-            {"heads": HEADS, "language": LANGUAGE[:4]},
-            "column language: only 4 lines, but the text has more; they must be parallel",
-            Exit.DATA,
-        ),
-        (
             {"heads": HEADS, "language": [*LANGUAGE, "9"]},
             "the text: only 6 lines, but column language has more; they must be parallel",
             Exit.DATA,

@@ -27,9 +27,7 @@ def panels(option: str, **keys: list[int]) -> list[Panel]:
     return [p for e in model.entries for p in panels_of(e, 40)]
 
 
-@pytest.mark.parametrize(
-    "option", ["alibi", "relative", "learned", "rotary", "stick_breaking", "graformer", "lstm"]
-)
+@pytest.mark.parametrize("option", ["relative", "rotary", "stick_breaking", "graformer"])
 def test_each_kind_of_encoding_has_something_to_show(option: str) -> None:
     drawn = panels(option)
     assert drawn
@@ -51,9 +49,8 @@ def test_sinusoids_are_alike_by_distance() -> None:
     np.testing.assert_allclose(curve.curves[0][1], expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("option", ["relative_absolute"])
-def test_files_are_written(option: str, tmp_path: Path) -> None:
-    path = tmp_path / "new" / f"{option}.png"
-    assert main([option, str(path), *SMALL]) == 0
+def test_files_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "picture.png"
+    assert main(["alibi", str(path), *SMALL]) == 0
     data = path.read_bytes()
     assert data.startswith(b"\x89PNG") and len(data) > 5000

@@ -1,7 +1,6 @@
 """One spelling for each text."""
 
 import unicodedata
-from collections import Counter
 from typing import Literal
 
 import pytest
@@ -47,25 +46,3 @@ def test_composed_and_decomposed_are_one(text: str) -> None:
 )
 def test_examples(text: str, expected: str) -> None:
     assert normalise(text) == expected
-
-
-def test_changes_are_counted() -> None:
-    counts: Counter[str] = Counter()
-    for text in (
-        "plain",
-        "a\x93b\x94",
-        "a\tb\u00ad",
-        "e\u0301\u0301",
-        "ü",
-        "a\u200bb\u2060 \u200dc\u200c",
-    ):
-        normalise(text, "nfc", counts)
-    assert counts == {
-        "control_lines": 2,
-        "control_characters": 3,
-        "invisible_lines": 2,
-        "invisible_characters": 3,
-        "normal_form_lines": 1,
-        "zero_width_lines": 1,  # whether they stay or go
-        "zero_width_characters": 4,
-    }

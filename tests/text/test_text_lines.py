@@ -5,7 +5,6 @@ import gzip
 import io
 import lzma
 import os
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from nmt.errors import Exit, UserError
 from nmt.text.lines import (
     CONTROLS,
     check_stream,
-    opened,
+    open_lines,
     raw_lines,
     read_parallel,
     read_text,
@@ -84,16 +83,6 @@ def test_damaged_archives_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match=r"damaged (zstd|gzip)") as caught:
         read_text(path)
     assert caught.value.code == Exit.DATA
-
-
-def test_zstd_needs_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "t.zst"
-    path.write_bytes(PACKED * 2)
-    assert len(read_text(path)) == 20_000
-    for name in ("compression.zstd", "backports.zstd"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UserError, match=r"t\.zst: .*: pip install backports\.zstd$"):
-        read_text(path)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +202,7 @@ def test_a_named_pipe_gives_a_line_before_the_next_is_written(tmp_path: Path) ->
 
     writer = threading.Thread(target=write)
     writer.start()
-    with opened(tmp_path / "p") as lines:
+    with open_lines(tmp_path / "p") as lines:
         rows = iter(lines)
         first = next(rows)
         answered.set()

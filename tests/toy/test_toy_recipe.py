@@ -1,10 +1,5 @@
 """The files of the embedded corpus: written once, whole or absent, and never replaced."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +8,6 @@ from nmt.config.data import Data
 from nmt.errors import Exit, UserError
 from nmt.toy.recipe import ensure_text, write
 from tests.composing import settings_of
-from tests.pages import ROOT
 from tests.training.tiny import tree
 
 SMALL = ["data.train_pairs=30", "data.dev_pairs=6", "data.test_pairs=8"]
@@ -24,19 +18,6 @@ def corpus(place: Path, *more: str) -> Data:
     data = settings_of(*SMALL, f"data.root={place / 'text'}", *more).data
     assert data.kind == "toy"
     return data
-
-
-def start(place: Path, *more: str) -> "subprocess.Popen[str]":
-    """Another process that sees that the files exist, and logs to stderr."""
-    code = (
-        "import logging, sys; from pathlib import Path\n"
-        "from tests.toy.test_toy_recipe import corpus, ensure_text\n"
-        "logging.basicConfig(level=logging.INFO)\n"
-        "ensure_text(corpus(Path(sys.argv[1]), *sys.argv[2:]))"
-    )
-    surroundings = {**os.environ, "PYTHONPATH": str(ROOT)}
-    words = [sys.executable, "-c", code, str(place), *more]
-    return subprocess.Popen(words, env=surroundings, stderr=subprocess.PIPE, text=True)
 
 
 def test_it_is_written_once(tmp_path: Path) -> None:
@@ -88,16 +69,3 @@ def test_a_root_that_cannot_be_written(tmp_path: Path) -> None:
     assert error.value.code == Exit.CANT_CREATE
     with pytest.raises(UserError, match=r"data\.root=null"):
         ensure_text(settings_of("data.root=null").data)
-
-
-def test_killed_while_it_writes_nothing_is_there(tmp_path: Path) -> None:
-    started = start(tmp_path, "data.train_pairs=20000")
-    while not [*tmp_path.glob(".nmt-stray-*")]:
-        assert started.poll() is None
-        time.sleep(0.01)
-    started.send_signal(signal.SIGKILL)
-    started.wait()
-    assert not (tmp_path / "text").exists()
-    ensure_text(corpus(tmp_path))
-    assert {path.name for path in tmp_path.iterdir()} <= {"text", "text.lock"}
-    assert "train.de" in tree(tmp_path / "text")

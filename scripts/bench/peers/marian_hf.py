@@ -1,16 +1,15 @@
-"""Hugging Face's Marian model, in training and in beam search.
+"""Hugging Face's Marian model, in training.
 
 Differs from the bench's own model: layer norm after each sublayer, and the vocabulary projection
 runs over padding too.
 """
 
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from loop import train
-from protocol import read_job, serve
+from protocol import read_job
 from torch import Tensor
 from transformers import MarianConfig, MarianMTModel
 
@@ -60,40 +59,5 @@ def training(job: dict[str, Any]) -> None:
     train(job, model, logits, **FACTS)
 
 
-def decoding(job: dict[str, Any]) -> None:
-    """Answer rounds of beam search, of exactly `job["steps"]` tokens for each sentence."""
-    where, dtype = Path(job["converted"]), getattr(torch, job["precision"])
-    if not where.exists():
-        random_model(job).to(dtype).save_pretrained(where)
-    model = MarianMTModel.from_pretrained(where, dtype=dtype).to(job["device"]).eval()
-    model.set_attn_implementation(job["options"]["attention"])
-    rows = sorted(job["sources"], key=len, reverse=True)
-    serve(lambda: {"units": search(model, rows, job)}, **FACTS)
-
-
-@torch.inference_mode()
-def search(model: MarianMTModel, rows: list[list[int]], job: dict[str, Any]) -> int:
-    """Translate, longest sentences first; returns how many tokens came."""
-    total, sentences = 0, job["options"]["sentences"]
-    for start in range(0, len(rows), sentences):
-        some = rows[start : start + sentences]
-        width = max(map(len, some))
-        ids = torch.tensor([row + [PAD] * (width - len(row)) for row in some])
-        ids = ids.to(job["device"])
-        hypotheses = model.generate(
-            input_ids=ids,
-            attention_mask=ids.ne(PAD).long(),
-            num_beams=job["beam"],
-            do_sample=False,
-            max_new_tokens=job["steps"],
-            min_new_tokens=job["steps"],
-            length_penalty=1.0,
-            bad_words_ids=[[PAD], [BOS], [UNK]],
-        )
-        total += hypotheses[:, 1:].numel()
-    return total
-
-
 if __name__ == "__main__":
-    job = read_job()
-    (training if job["part"] == "training" else decoding)(job)
+    training(read_job())

@@ -1,6 +1,6 @@
-"""How a candidate talks with the bench: a line on stdin asks for a round, one on stdout answers.
+"""Candidate and bench: a line on stdin asks for a round, a line of JSON on stdout answers.
 
-This file imports nothing of nmt, so that scripts beside it run where nmt is not installed.
+This file imports nothing of nmt, so that the scripts next to it run without nmt.
 """
 
 import json
@@ -71,7 +71,7 @@ def serve(play: Callable[[], Answer], **facts: Any) -> None:
 
 
 def _cpu_seconds() -> float:
-    """What this process, its threads and the children that have ended used of all cores."""
+    """CPU seconds of this process, its threads and its ended children, on all cores."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
 

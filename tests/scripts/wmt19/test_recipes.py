@@ -8,7 +8,7 @@ import pytest
 
 from nmt.errors import UserError
 from scripts.archives import Archive
-from scripts.wmt19 import RECIPES, ParallelText, read_recipe
+from scripts.wmt19 import RECIPES, CorpusSource, read_recipe
 
 READ = {name: read_recipe(path) for name, path in RECIPES.items()}
 CORPORA = [(name, c) for name, recipe in READ.items() for c in recipe.corpora]
@@ -16,7 +16,7 @@ ARCHIVES = [(c, a) for _, c in CORPORA for a in c.archives]
 
 
 @pytest.mark.parametrize(("corpus", "archive"), ARCHIVES, ids=[a.file for _, a in ARCHIVES])
-def test_each_archive_is_pinned(corpus: ParallelText, archive: Archive) -> None:
+def test_each_archive_is_pinned(corpus: CorpusSource, archive: Archive) -> None:
     assert archive.urls[0].startswith("https://")
     for url in archive.urls:
         assert urlsplit(url).path.endswith(f"/{archive.file}")
