@@ -1,15 +1,20 @@
 """The gates: what a checkout computes, to be compared with what its gate's reference commit did.
 
-G1 losses, G3 translations and scores, G8 figures, G9 costs return values that a record keeps. G4
-resumption and G7 ranks compare a checkout with itself: they return what is wrong.
+G1 losses, G3 translations and scores, G8 figures, G9 costs return values that a record keeps. G2
+properties, G4 resumption, G5 refusals, G6 exchange, G7 ranks compare a checkout with itself, or
+with what is asked of it: they return what is wrong.
 """
 
 import json
+import os
 import signal
 import socket
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -71,6 +76,30 @@ def _metrics(run: Path, kind: str, key: str) -> list[float]:
     lines = (run / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
     records = [json.loads(line) for line in lines if line]
     return [record[key] for record in records if record["kind"] == kind]
+
+
+# G2
+
+SMALL = (
+    *("model.dim=32", "model.heads=2", "model.feedforward_dim=32", "model.encoder_layers=2"),
+    "model.decoder_layers=2",
+)
+
+
+def check_properties(checkout: Checkout, work: Path) -> list[str]:
+    """`nmt-encodings --check` of all encodings, each in a small model."""
+    listed = checkout.run("encodings", cwd=work).split("\n")
+    folder = checkout.root / "conf" / "encoding"
+    names = sorted(path.stem for path in folder.glob("*.yaml"))
+    problems = [f"{name}: not listed" for name in names if not any(name in li for li in listed)]
+    problems += [] if len(names) >= 92 else [f"{len(names)} encodings, not 92"]
+
+    def check(some: list[str]) -> list[str]:
+        lines = checkout.run("encodings", *some, "--check", *SMALL, cwd=work).split("\n")
+        passed = {line.split()[0] for line in lines if line.endswith("checks passed, 0 failed")}
+        return [f"{name}: not checked, or failed" for name in some if name not in passed]
+
+    return [*problems, *chain(*in_parallel(check, [names[n::4] for n in range(4)]))]
 
 
 # G3
@@ -182,6 +211,110 @@ def _largest_difference(run: Path, other: Path) -> float:
     return max(float(np.abs(one[name] - two[name]).max()) for name in one)
 
 
+# G5
+
+
+def check_refusals(checkout: Checkout, work: Path) -> list[str]:
+    """Sixty wrong overrides: exit code 2, one line, the key in it, and nothing is written."""
+    lines = (PINNED / "wrong_overrides.txt").read_text(encoding="utf-8").split("\n")
+    cases = [line.split("\t") for line in lines if line]
+
+    def refuse(case: list[str]) -> str | None:
+        key, arguments = case
+        with checkout.start("train", *arguments.split(" "), "runs=refused", cwd=work) as process:
+            output, errors = process.communicate()
+        said = errors.removesuffix("\n").split("\n")
+        if process.returncode == 2 and not output and len(said) == 1 and key in said[0]:
+            return None
+        return f"{arguments}: exit code {process.returncode}, {said[-1][:100]!r}"
+
+    problems = [problem for problem in in_parallel(refuse, cases) if problem]
+    return problems + (["runs/refused was written"] if (work / "refused").exists() else [])
+
+
+# G6
+
+FOREIGN = """
+import sys
+from pathlib import Path
+from tests.exchange import m2m100_models, marian_models, npz_models, opennmt_models
+root = Path(sys.argv[1])
+marian_models.make(root / "marian", updates=60)
+m2m100_models.make(root / "nllb", updates=60)
+npz_models.make(root / "marian-npz", **npz_models.KINDS["opus"])
+"""  # models as other toolkits write them
+LANGUAGES = {"nllb": ("--languages", "deu_Latn,eng_Latn")}
+
+
+def check_exchange(checkout: Checkout, work: Path) -> list[str]:
+    """Each kind of export and import gives a certificate, of something that was compared."""
+    made = subprocess.run(
+        [sys.executable, "-c", FOREIGN, str(work)],
+        env={**os.environ, "PYTHONPATH": str(checkout.root), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stderr[-2000:]
+    problems = []
+    samples = ("--samples", TEXT)
+
+    def export(model: str | Path, to: str, name: str) -> Path:
+        output = work / "exports" / name
+        output.parent.mkdir(exist_ok=True)
+        checkout.run("export", model, output, "--to", to, *samples, cwd=work)
+        if to != "argos":  # a file, which has its certificate within
+            problems.extend(_uncertified(output, name))
+        return output
+
+    def bring(source: Path, name: str) -> Path:
+        model = work / "imports" / name
+        model.parent.mkdir(exist_ok=True)
+        checkout.run("import", source, model, *LANGUAGES.get(name, ()), *samples, cwd=work)
+        problems.extend(_uncertified(model, name))
+        return model
+
+    def through_ctranslate2(model: str) -> None:
+        bring(export(checkout.build_run(model, work), "ctranslate2", f"ct2-{model}"), model)
+
+    def from_run() -> None:
+        unigram = ("segmenter=unigram", "segmenter.vocabulary_size=150", "segmenter.tokenizer=none")
+        shared = ("segmenter.shared_vocabulary=true", "model.tie=all", "model.norm=post")
+        run = _train(checkout, work, "unigram", *unigram, *shared, steps=20)
+        export(run, "argos", "of-run.argosmodel")
+        export(run, "marian", "marian-of-run")
+
+    def there_and_back(source: str, to: str) -> None:
+        export(bring(work / source, source), to, f"{source}-again")
+
+    in_parallel(
+        lambda exchange: exchange(),
+        (
+            lambda: there_and_back("marian", "marian"),
+            lambda: there_and_back("nllb", "m2m100"),
+            lambda: there_and_back("marian-npz", "marian-npz"),
+            from_run,
+            lambda: through_ctranslate2("absolute-1"),
+            lambda: through_ctranslate2("relative-1"),
+        ),
+    )
+    return problems
+
+
+def _uncertified(directory: Path, name: str) -> list[str]:
+    """What a certificate lacks."""
+    certificate = json.loads((directory / "certificate.json").read_bytes())
+    numbers = [*_numbers(certificate)]
+    return [] if len(numbers) > 3 else [f"{name}: its certificate measures nothing"]
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(inner)
+    elif isinstance(value, int | float):
+        yield value
+
+
 # G7
 
 
@@ -226,6 +359,8 @@ def measure_figures(checkout: Checkout, work: Path) -> Values:
     files = [f"{name}={PINNED}/{name}.txt" for name in ("first", "second", "third")]
     text = ("--source", str(TEXT), "--reference", str(REFERENCE))
     named = {name: ("--test", f"{name}={TEXT},{REFERENCE}") for name in ("single", "joined")}
+    if not (checkout.root / "nmt" / "evaluation").is_dir():  # ce9b2018
+        return _measure_figures_before(checkout, work, runs, [*more, *common], files)
     here = dict[str, float]()
     for name, join in (("single", ()), ("joined", ("--join", "2"))):
         output = ("-o", f"{name}.json")
@@ -234,6 +369,24 @@ def measure_figures(checkout: Checkout, work: Path) -> Values:
     of_files = (*files, *text, "--join", "2", *common, "-o", "files.json")
     checkout.run("evaluate", *of_files, cwd=work)
     diagnosis = checkout.run("diagnose", runs[0], TEXT, "--reference", REFERENCE, cwd=work)
+    here |= {f"diagnosis|{k}": v for k, v in rows_of_diagnosis(diagnosis).items()}
+    return Values(rows_of_json(work / "files.json"), here)
+
+
+def _measure_figures_before(
+    checkout: Checkout, work: Path, runs: list[Path], options: list[str], files: list[str]
+) -> Values:
+    """The same by the commands that the reference commit has."""
+    arguments = ("--name", "joined", "--source", TEXT, "--reference", REFERENCE)
+    checkout.run("recipe", "testset", work / "tests", *arguments, cwd=work)
+    joined = work / "tests" / "joined.de", work / "tests" / "joined.en"
+    tests = ("--test", f"single={TEXT},{REFERENCE}", "--test", f"joined={joined[0]},{joined[1]}")
+    checkout.run("evaluate", *runs, *tests, *options, "--json", "runs.json", cwd=work)
+    text = ("--source", str(joined[0]), "--reference", str(joined[1]), *options[3:])
+    checkout.run("evaluate", *files, *text, "--json", "files.json", cwd=work)
+    single = ("--source", TEXT, "--reference", REFERENCE)
+    diagnosis = checkout.run("evaluate", runs[0], *single, "--diagnose", cwd=work)
+    here = {f"runs|{k}": v for k, v in rows_of_json(work / "runs.json").items()}
     here |= {f"diagnosis|{k}": v for k, v in rows_of_diagnosis(diagnosis).items()}
     return Values(rows_of_json(work / "files.json"), here)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.outside import gates, pins
-from tests.outside.checkouts import _move, _rename, processor
+from tests.outside.checkouts import PINNED, _move, _rename, processor
 
 RECORD = {
     "everywhere": {"texts": ["a", "b"]},
@@ -51,6 +51,11 @@ def test_weights_get_the_names_of_a_checkout_or_are_refused() -> None:
 def test_another_seed_is_the_same_on_every_machine() -> None:
     moved = _move(np.ones(4, np.float32))
     assert moved.tolist() == pytest.approx([0.97, 0.98, 0.99, 1.0])
+
+
+def test_there_are_sixty_wrong_overrides() -> None:
+    lines = (PINNED / "wrong_overrides.txt").read_text(encoding="utf-8").split("\n")
+    assert len({line for line in lines if line}) == 60
 
 
 def test_scores_may_be_apart_in_their_last_digit() -> None:
