@@ -266,7 +266,7 @@ def test_a_part_that_its_writer_finishes_before_the_lock_is_left_alone(
 
     monkeypatch.setattr(fcntl, "flock", finish_and_lock)
     with pytest.raises(UserError, match="in use by another process"):
-        writing.ResumableOutput(final, {})
+        writing.ResumableOutput(final, {"text": {}})
     assert final.read_bytes() == b"whole\n" and part.exists() == begun_again
 
 
