@@ -71,7 +71,7 @@ def check_common_shift_of_positions(model: Transformer) -> float | str:
     require(
         moved >= ROUNDING or trial.claims_relative(model) is not False,
         f"`relative` is False (the default), but a common shift of all positions changes logits by "
-        f"{moved:.2g} only; set it to True",
+        f"{moved:.2g} only; if it reads distances alone, set it to True",
     )
     return moved
 

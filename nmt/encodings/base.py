@@ -28,7 +28,7 @@ class Dims:
     """The attention site that an encoding serves, its sizes, and the positions of tokens."""
 
     site: str  # "encoder" | "decoder" (its self-attention) | "cross"
-    layers: int  # that the encoding serves; hooks get their number among these
+    layers: int  # that the encoding serves; hooks get a layer's number among these
     heads: int
     dim: int  # of the model
     head_dim: int
@@ -38,7 +38,7 @@ class Dims:
 
     @property
     def layer_numbers(self) -> Sequence[int]:
-        """The layers that the encoding serves, as the model counts; hooks get their index here."""
+        """The layers that the encoding serves, as the model counts; hooks get an index of these."""
         return range(self.layers) if self.served_layers is None else self.served_layers
 
 
@@ -52,16 +52,14 @@ class Encoding(nn.Module):
     sites: tuple[str, ...] = ("encoder", "decoder", "cross")  # where it makes sense
 
     # Positions
-    relative: bool = False  # a common shift of all positions changes nothing (tested)
-    position_type: str = "real"  # that it reads: "real" numbers, "integer" only, or "none"
-    distances_only: bool = False  # it reads nothing else, so trees and graphs can give them
+    relative: bool = False  # a common shift of all positions changes nothing (checked)
+    position_type: str = "real"  # which positions it can read: "real", "integer" or "none"
+    distances_only: bool = False  # it reads only distances, so trees and graphs can give them
 
     # Length
     num_positions: int | None = None  # hooks see 0 .. num_positions - 1 only; None: any
-    longest_distance: int | None = (
-        None  # in its table; None: greater ones are clipped, or any is fine
-    )
-    sized_by: str = "longest"  # the option that decides about these two
+    longest_distance: int | None = None  # hooks see no greater one; None: any
+    sized_by: str = "longest"  # the option that sets these two
 
     # Attention
     scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
@@ -72,12 +70,12 @@ class Encoding(nn.Module):
     streams: int = 1  # adjacent rows of the stack for each sentence, alike before `embed`
 
     # Inputs and training
-    columns: frozenset[str] = frozenset()  # parallel to the source; its positions add theirs
+    columns: frozenset[str] = frozenset()  # that it or its positions read; parallel to the source
     sentence_columns: frozenset[str] = frozenset()  # the columns with one integer per sentence
     column_ranges: Mapping[str, range] = {}  # integers that columns may hold; none: any
     needs_lengths: bool = False  # a decoder needs the desired length of its output
-    zeros: tuple[str, ...] = ()  # parameters, or their modules: if all are 0, nothing changes
-    may_lack_gradients: bool = False  # its parameters, and projections, may get no gradient
+    zeros: tuple[str, ...] = ()  # parameters or modules: if all are 0, it changes nothing
+    may_lack_gradients: bool = False  # some parameters or projections are not used
 
     hooks: ClassVar[tuple[str, ...]] = ()  # those that the class overrides
 
@@ -96,7 +94,8 @@ class Encoding(nn.Module):
         super().__init_subclass__(**arguments)
         cls.hooks = tuple(h for h in HOOKS if getattr(cls, h) is not getattr(Encoding, h))
         if {"scores", "normalise", "outputs"} & vars(cls).keys() and "by_distance" not in vars(cls):
-            cls.by_distance = Encoding.by_distance  # type: ignore[method-assign]  # not a parent's
+            # a parent's would not know what the new hook does
+            cls.by_distance = Encoding.by_distance  # type: ignore[method-assign]
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Change the embeddings [batch, query, dim], once per stack, before dropout."""
@@ -157,9 +156,9 @@ class Encoding(nn.Module):
         return None
 
     def zero_initialise(self) -> bool:
-        """Set the parameters so that the encoding changes nothing; false where that cannot be.
+        """Set the parameters so that the encoding changes nothing; False if that is impossible.
 
-        Step 0 of a model that got this encoding in addition then equals the model it came from.
+        Step 0 of a model to which this encoding was added then equals the model before.
         """
         zeros = [f"{zero}." for zero in self.zeros]
         chosen = [
@@ -183,7 +182,7 @@ class Encoding(nn.Module):
 
 
 def set_to_zero(*parameters: Tensor) -> bool:
-    """Set parameters to zero, where that is how an encoding changes nothing; always true."""
+    """Set parameters to zero; returns True, as `zero_initialise` does."""
     with torch.no_grad():
         for p in parameters:
             p.zero_()

@@ -103,7 +103,7 @@ class Padded(Encoding):
     ("cls", "conditions"),
     [
         (OffByOne, EVERY),
-        (Several, {"several at once", "unused room"}),  # both do
+        (Several, {"several at once"}),
         (Used, {"after other passes"}),
         (Padded, {"padding"}),
     ],
@@ -179,8 +179,9 @@ def with_state(kind: type[State]) -> type[Transformer]:
     [
         (StartsAtOne, EVERY),
         (NotFinite, EVERY),
-        (with_state(Forgetful), {"beams", "unused room"}),  # both reorder
-        (with_state(Swapping), {"beams", "unused room"}),
+        (SeesUnusedRoom, EVERY),
+        (with_state(Forgetful), {"beams"}),
+        (with_state(Swapping), {"beams"}),
     ],
 )
 def test_mistakes_of_the_model_show(
@@ -189,9 +190,3 @@ def test_mistakes_of_the_model_show(
     cells = measure(settings_of("encoding=[lstm,relative]"), model)
     assert failed(cells) == conditions
     assert all(c.error is not None for c in cells if model is StartsAtOne)
-
-
-def test_reading_unused_room_shows(settings_of: Make) -> None:
-    """Elsewhere, too, where memory that nobody has written holds NaN of an earlier test."""
-    cells = measure(settings_of("encoding=[lstm,relative]"), SeesUnusedRoom)
-    assert "unused room" in failed(cells)
