@@ -85,7 +85,7 @@ class TableReport:
 
 
 class PlannedTable(NamedTuple):
-    """A table, composed and checked, before anything is trained."""
+    """All that is known of a table before anything is trained."""
 
     sweep: Sweep
     report: TableReport

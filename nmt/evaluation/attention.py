@@ -71,7 +71,7 @@ def _cover_batch(trained: Trained, pairs: Sequence[Source]) -> Tensor:  # [batch
 
 
 def _all_but_last(ids: Tensor) -> Tensor:
-    """Which ids [batch, length] are neither padding nor the last of their line."""
+    """Which ids [batch, length] are followed by another one of their line."""
     filled = ids != PAD
     followed = filled & filled.roll(-1, 1)
     followed[:, -1] = False
@@ -81,7 +81,7 @@ def _all_but_last(ids: Tensor) -> Tensor:
 def count_unattended(
     trained: Trained, sources: Sequence[str], translations: Sequence[str], sample: Sequence[int]
 ) -> Floats:
-    """For each source, its pieces with too LITTLE coverage, and all its pieces: [lines, 2].
+    """How many pieces of each source have too LITTLE coverage, and how many it has: [lines, 2].
 
     Zero in lines that are not in the sample. An empty translation attends to nothing.
     """
@@ -95,6 +95,6 @@ def count_unattended(
 def draw_lines(
     lines: Sequence[int], sources: Sequence[str], seed: int, most: int = SAMPLE
 ) -> list[int]:
-    """Draw up to `most` lines without replacement, in order; empty ones are left out."""
+    """Up to so many of some lines, drawn by a fixed seed, in order; empty ones are left out."""
     filled = [line for line in lines if sources[line].strip()]
     return sorted(random.Random(seed).sample(filled, min(most, len(filled))))

@@ -1,4 +1,4 @@
-"""The part of an evaluation that needs models: translations and likelihoods."""
+"""What only the models of an evaluation can tell: translations, likelihoods, attention."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ def translate_tests(
 def _forced_lengths(
     system: System, model: SystemModel, test: TranslatedTest, s: int
 ) -> Sequence[int]:
-    """The lengths of the references, if decode.length=forced and no column has others."""
+    """With decode.length=forced and no column that says them: the lengths of the references."""
     if model.settings.decode.length != "forced" or LENGTH in test.columns[s]:
         return ()
     assert system.facts is not None, "a model has facts"
@@ -60,7 +60,7 @@ def translate_with_forced_lengths(
 ) -> list[list[list[str]]]:
     """Translations with lengths forced to those of the references: system, run -> lines.
 
-    Systems whose loss cannot be divided into its parts are left out, with a warning.
+    No run of a system whose loss cannot be divided into its parts, which is said.
     """
     lengths = {"length": "forced", "min_length_ratio": 0}
     forced_systems = []
@@ -82,7 +82,7 @@ def translate_with_forced_lengths(
 
 
 def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
-    """Why the loss of a system cannot be divided into its parts; empty: it can."""
+    """Why what a system loses cannot be divided into its parts; empty: it can."""
     if system.facts is None:
         return "translations in a file have no other lengths"
     if any(ctranslate2_engine.is_exported(model.paths[0]) for model in system.models):
@@ -131,7 +131,7 @@ def count_likelihoods(
 
 
 def single(model: SystemModel, options: EvaluationOptions) -> Trained:
-    """Load a single model, adapted to its decode settings."""
+    """A model, which is no ensemble, as its settings have it translate."""
     (trained,) = load(model.paths, options).models
     return adapt(trained, model.settings.decode)
 
