@@ -82,6 +82,7 @@ class TableReport:
     samples: Annotated[int, Between(LEAST_SAMPLES)] = key(
         1000, "of the bootstrap behind intervals and tests"
     )
+    attention: bool = key(True, "also measure the share of the source that is never attended to")
 
 
 class PlannedTable(NamedTuple):
@@ -204,6 +205,7 @@ def _report(
         metrics=layout.metrics,
         samples=table.report.samples,
         device=systems[0].models[0].settings.trainer.device,
+        attention=table.report.attention,
         title=f"{layout.name}, scale {table.sweep.scale}: {layout.caption}",
         command=command,
         notes=notes,

@@ -44,7 +44,7 @@ TINY = [
     *("trainer.tensorboard=false", "decode.beam_size=2", "decode.max_length_ratio=1"),
 ]
 TOY = ["data.train_pairs=120", "data.dev_pairs=8", "data.test_pairs=12"]
-TABLE = ["seed=1", "samples=40"]
+TABLE = ["seed=1", "samples=40", "attention=false"]
 SMALL = {  # command -> options that make it small
     "nmt-train": TINY,
     "nmt-prepare": ["segmenter.merges=60"],

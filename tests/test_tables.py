@@ -139,7 +139,7 @@ def test_a_miniature_table_and_the_next_one(
 ) -> None:
     start_by(monkeypatch)
     words = ["scale=toy", "run=R1,R4", *TINY, f"runs={tmp_path}", f"data.cache={tmp_path / 'c'}"]
-    assert train(["experiment=table2", "seed=1", *words]) == 0
+    assert train(["experiment=table2", "seed=1", "attention=false", *words]) == 0
     out, err = capsys.readouterr()
     where = tmp_path / "table-toy"
     assert "2 runs, 0 of them finished, 2 at once" in err
@@ -158,7 +158,7 @@ def test_a_miniature_table_and_the_next_one(
 
     # the next table trains nothing, and joins the test sentences
     start_by(monkeypatch, refuse_commands)
-    assert train(["experiment=table3", "seed=1", *words]) == 0
+    assert train(["experiment=table3", "seed=1", "attention=false", *words]) == 0
     assert "concat_seq, " in capsys.readouterr().out
 
     # another seed trains that one alone; a run that fails leaves the others in the table
@@ -166,7 +166,7 @@ def test_a_miniature_table_and_the_next_one(
     words.remove("run=R1,R4")
     words.append("run=R1")  # one run shows the rest
     start_by(monkeypatch, noting(started, 70))
-    assert train(["experiment=table3", "seed=1,2", *words]) == 70
+    assert train(["experiment=table3", "seed=1,2", "attention=false", *words]) == 70
     assert {each.name for each in started} == {"absolute-max12-seed2"}
     assert all("hydra.mode=RUN" in each.arguments for each in started)
     out, err = capsys.readouterr()

@@ -197,6 +197,8 @@ def _add_scores(parser: Parser) -> None:
     add("--perplexity", action="store_true", help="add the perplexity of the references")
     what = "why text beyond the trained length is lost: by the end sign, the place or the content"
     add("--lost", action="store_true", help=what)
+    share = "add the share of the source that is never attended to; as slow as translating"
+    add("--attention", action="store_true", help=share)
     what = "bootstrap samples (default %(default)s)"
     add("--samples", type=SAMPLES, default=1000, metavar="N", help=what)
     what = "seed of the bootstrap (default %(default)s)"

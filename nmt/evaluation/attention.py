@@ -13,7 +13,7 @@ probabilities of cross-attention are added up while they are made.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from nmt.modeldir import Trained
 from nmt.text.vocab import PAD
 
 TOKENS = 4096  # of a batch, padding included
-SAMPLE = 16  # lines on each side of the trained length whose attention is added up
+SAMPLE = 16  # lines of a bucket whose attention is added up
 LITTLE = 0.2
 """Coverage below which a source piece counts as not attended to.
 
@@ -37,15 +37,20 @@ It is the sum over all pieces of the translation: about 1 where both sides are e
 
 
 def coverage(
-    trained: Trained, sources: Sequence[str], translations: Sequence[str], tokens: int = TOKENS
+    trained: Trained,
+    sources: Sequence[str],
+    translations: Sequence[str],
+    columns: Mapping[str, Sequence[str]] | None = None,
+    tokens: int = TOKENS,
 ) -> list[list[float]]:
     """How much cross-attention each source piece got, summed over the translation's pieces.
 
-    The mean over heads and layers, by a model that reads text alone. A batch holds at most `tokens`
-    tokens of the longer side. An empty source was not translated and has no attention.
+    The mean over heads and layers. `columns`: the integers parallel to the sources, line by line,
+    as for translation. A batch holds at most `tokens` tokens of the longer side. An empty source
+    was not translated by the model and has no attention. Raises UserError as translation does.
     """
     reader = LineReader(trained, trained.model)
-    lines = reader.lines(sources, {}, translations)
+    lines = reader.lines(sources, columns or {}, translations)
     pairs = [reader.pair(line, truncate=True) for line in lines]
     encode = trained.source.segmenter.encode  # of whole lines, which pairs may have cut
     covered = [[0.0] * len(encode(pair.protected.text)) for pair in pairs]
@@ -79,15 +84,20 @@ def _all_but_last(ids: Tensor) -> Tensor:
 
 
 def count_unattended(
-    trained: Trained, sources: Sequence[str], translations: Sequence[str], sample: Sequence[int]
+    trained: Trained,
+    sources: Sequence[str],
+    translations: Sequence[str],
+    sample: Sequence[int],
+    columns: Mapping[str, Sequence[str]] | None = None,
 ) -> Floats:
     """How many pieces of each source have too LITTLE coverage, and how many it has: [lines, 2].
 
     Zero in lines that are not in the sample. An empty translation attends to nothing.
     """
     counts = np.zeros((len(sources), 2))
+    chosen = {name: [column[i] for i in sample] for name, column in (columns or {}).items()}
     texts = [sources[i] for i in sample], [translations[i] for i in sample]
-    for line, values in zip(sample, coverage(trained, *texts), strict=True):
+    for line, values in zip(sample, coverage(trained, *texts, chosen), strict=True):
         counts[line] = sum(value < LITTLE for value in values), len(values)
     return counts
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from nmt import __version__, modeldir
 from nmt.config.settings import RESTRICTIONS, Settings, freeze
+from nmt.evaluation.attention import SAMPLE
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import ComparedSystem, TranslatedTest
 from nmt.evaluation.systems import System, SystemModel
@@ -78,6 +79,11 @@ def notes(
 ) -> list[str]:
     lines = [*options.notes, *_training_notes(systems), *_search_notes(systems)]
     lines += [note for test in tests for note in _notes_of_long_sources(test, systems)]
+    if options.attention and options.bounds and any(system.models for system in systems):
+        lines.append(
+            f"unattended source: of the first run, on up to {SAMPLE} lines of each bucket, drawn "
+            f"by seed {options.seed}, the same for all systems."
+        )
     return list(dict.fromkeys(lines))
 
 

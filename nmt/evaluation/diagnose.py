@@ -16,7 +16,7 @@ from nmt.decode import split
 from nmt.errors import Exit, UserError
 from nmt.evaluation.attention import count_unattended, draw_lines
 from nmt.evaluation.lost import lost_text
-from nmt.evaluation.metrics import REPETITION, Floats, Lines, Metric
+from nmt.evaluation.metrics import MODEL_METRICS, REPETITION, UNATTENDED, Floats, Lines, Metric
 from nmt.evaluation.models import single
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import Figure
@@ -32,7 +32,6 @@ SAMPLE = 64  # lines beyond the trained length that are translated in other ways
 NGRAM = 6  # pieces that no_repeat_ngram is tried with
 BEAM, COVERAGE = 4, 0.2  # of coverage_penalty, which needs a beam
 SHARE = 0.8  # of the usual length of a translation: what min_length_ratio is tried with
-UNATTENDED = Metric("unattended source", "", "share")  # pieces with almost no attention
 LENGTH = "length"  # characters of translations over those of the references, or sources
 
 Changes = dict[str, Any]  # of keys under decode
@@ -91,8 +90,8 @@ class Translated(NamedTuple):
         metrics = [*([lost_text(texts)] if self.references else []), REPETITION, length_over(texts)]
         ((counts,),) = count_runs(metrics, [[self.outputs]])
         if self.attention is not None:
-            metrics.append(UNATTENDED)
-            counts[UNATTENDED.name] = self.attention
+            metrics.append(MODEL_METRICS[UNATTENDED])
+            counts[UNATTENDED] = self.attention
         about = {"test": "", "group": "", "system": "", "pairs": len(texts)}
         lines, bootstrap = np.arange(len(texts)), (options.samples, options.seed)
         rows = score_group(metrics, [[counts]], lines, [about], *bootstrap)

@@ -29,6 +29,7 @@ MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses
 UNSPACED = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 CACHED = 2**16  # lines whose tokens are remembered, as two metrics ask for them
 EXACT, RATIO = "exact", "length ratio"
+PERPLEXITY, UNATTENDED = "perplexity", "unattended source"
 
 Lines = Sequence[str]
 Floats = NDArray[np.float64]
@@ -170,10 +171,17 @@ REPETITION = Metric(
     *("repeated 4-grams", "share of the 4-grams that stood earlier in their line", "share", False),
     counts=repeats,
 )
-PERPLEXITY = Metric(  # of negative log-probabilities and pieces, which a model counts
-    *("perplexity", "of the references, by piece", "ratio", False),
-    value=lambda total: math.exp(ratio(total)),
-)
+MODEL_METRICS = {  # whose counts [lines, 2] do not come from the text
+    # negative log-probability and pieces
+    PERPLEXITY: Metric(
+        *(PERPLEXITY, "of the references, by piece", "ratio", False),
+        value=lambda total: math.exp(ratio(total)),
+    ),
+    # pieces with little attention, and all
+    UNATTENDED: Metric(
+        UNATTENDED, "share of source pieces with almost no attention", "share", False
+    ),
+}
 
 
 def is_unspaced(lines: Lines) -> bool:

@@ -12,9 +12,11 @@ from nmt.decode.models import adapt
 from nmt.decode.score import GivenTranslation, score_translations
 from nmt.decode.sources import LENGTH
 from nmt.errors import RefusedLinesError
+from nmt.evaluation.attention import count_unattended, draw_lines
 from nmt.evaluation.metrics import Floats
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import TranslatedTest
+from nmt.evaluation.scoring import choose_lines
 from nmt.evaluation.systems import System, SystemModel
 from nmt.evaluation.translations import KeptTranslation, load, translate_all
 from nmt.exchange import ctranslate2_engine
@@ -128,6 +130,31 @@ def count_likelihoods(
         for s, system in enumerate(systems)
         if system.models
     }
+
+
+def count_attention(
+    test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions
+) -> dict[int, list[Floats]]:
+    """Source pieces without attention, and all pieces, of a sample of each bucket: [lines, 2].
+
+    Of the first run of each system, and of single models of this toolkit: ensembles and CTranslate2
+    show no attention. Zero in lines that are not in the sample.
+    """
+    sources = test.sources or []
+    chosen = choose_lines(len(sources), test.lengths, options.bounds)
+    buckets = [lines.tolist() for group, lines in chosen.items() if group.low is not None]
+    sample = sorted(i for lines in buckets for i in draw_lines(lines, sources, options.seed))
+    counted = dict[int, list[Floats]]()
+    for s, system in enumerate(systems):
+        paths = system.models[0].paths if system.models else ()
+        if len(paths) != 1 or ctranslate2_engine.is_exported(paths[0]):
+            continue
+        log.info("observing the attention of %s", system.label)
+        trained = single(system.models[0], options)
+        columns = _columns(trained, test.columns[s])
+        outputs = test.hypotheses[s][0]
+        counted[s] = [count_unattended(trained, sources, outputs, sample, columns)]
+    return counted
 
 
 def single(model: SystemModel, options: EvaluationOptions) -> Trained:

@@ -33,6 +33,7 @@ class EvaluationOptions(NamedTuple):
     workers: int | None = None  # processes that translate a text; None: as many as pay for it
     perplexity: bool = False  # of the references, too, by each model
     lost: bool = False  # why text beyond the trained length is lost; translates again
+    attention: bool = False  # the share of the source that no translation attends to
     scores: Mapping[tuple[str, str], Path] = {}  # (name, system) -> a number for each line
     title: str = TITLE
     command: str = ""  # what was typed

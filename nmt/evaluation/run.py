@@ -109,7 +109,7 @@ def check(
         raise UserError(f"{of_one_test[0]}: of the lines of one test set; give one")
     if (len(tests) > 1 or tests[0].join > 1) and options.columns:
         raise UserError("--columns: of one test set, whose lines are not joined; give one")
-    taken = {*METRICS, metrics.PERPLEXITY.name, metrics.RATIO, lost.LOST.name}
+    taken = {*METRICS, *metrics.MODEL_METRICS, metrics.RATIO, lost.LOST.name}
     taken |= {metric.name for metric in (*lost.PLACE_METRICS, *lost.CAUSE_METRICS)}
     if name := next((name for name, _ in options.scores if name in taken), None):
         raise UserError(f"--scores {name}: the name of another figure; give it its own")
@@ -260,7 +260,9 @@ def _score(
     log.info("scoring %s: %d pairs", test.name, len(test.references))
     _warn_of_metrics(test, options)
     if options.perplexity:
-        extra[metrics.PERPLEXITY.name] = models.count_likelihoods(test, systems, options)
+        extra[metrics.PERPLEXITY] = models.count_likelihoods(test, systems, options)
+    if options.attention and options.bounds and test.sources is not None:
+        extra[metrics.UNATTENDED] = models.count_attention(test, systems, options)
     figures = score_test(test, labels, options, extra)
     return figures + _divide_losses(test, systems, options) if options.lost else figures
 

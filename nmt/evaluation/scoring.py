@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from nmt.evaluation.lost import PLACE_METRICS, counts_at, lost_text, parts_of_lines
 from nmt.evaluation.metrics import (
-    PERPLEXITY,
+    MODEL_METRICS,
     REPETITION,
+    UNATTENDED,
     Floats,
     Metric,
     make_metrics,
@@ -59,7 +60,9 @@ def score_test(
     chosen = choose_lines(len(test.references), test.lengths, options.bounds, test.trained)
     figures, repeated = list[Figure](), repeats(test.references)
     for group, lines in chosen.items():
-        figures += score_group(metrics, counts, lines, _about(test, labels, group), *bootstrap)
+        on_axis = group.low is not None  # attention is of a sample of each bucket
+        scored = [m for m in metrics if on_axis or m.name != UNATTENDED]
+        figures += score_group(scored, counts, lines, _about(test, labels, group), *bootstrap)
     test.groups = list(chosen)
     for place, group, lines in _places(test):
         test.groups.append(group)
@@ -82,14 +85,13 @@ def score_test(
 
 def _add_counts(counts: Sequence[Sequence[dict[str, Floats]]], extra: ExtraCounts) -> list[Metric]:
     """Add counts that the texts do not give to those of the runs; returns their metrics."""
-    metrics = []
     for name, systems in extra.items():
         for s, runs in systems.items():
-            for run, values in zip(counts[s], runs, strict=True):
+            for run, values in zip(counts[s], runs, strict=False):  # attention: of the first run
                 run[name] = values
-        by_line = Metric(name, "given for each line", "mean")
-        metrics.append(PERPLEXITY if name == PERPLEXITY.name else by_line)
-    return metrics
+    return [
+        MODEL_METRICS.get(name) or Metric(name, "given for each line", "mean") for name in extra
+    ]
 
 
 def choose_lines(

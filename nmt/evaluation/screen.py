@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 
-from nmt.evaluation.diagnose import LENGTH, UNATTENDED, Diagnosis, Losses
+from nmt.evaluation.diagnose import LENGTH, Diagnosis, Losses
 from nmt.evaluation.lost import LOST
-from nmt.evaluation.metrics import REPETITION
+from nmt.evaluation.metrics import REPETITION, UNATTENDED
 from nmt.evaluation.notation import EMPTY, interval, number
 from nmt.evaluation.text import table, wrap
 
@@ -47,7 +47,7 @@ def _describe_lengths(d: Diagnosis) -> Iterator[str]:
 
 def _tabulate(rows: Mapping[str, Losses], without: Sequence[str]) -> str:
     """A row of cells for each of the losses that are of any lines."""
-    names = {"lost": LOST.name, "unattended": UNATTENDED.name, "repeated": REPETITION.name}
+    names = {"lost": LOST.name, "unattended": UNATTENDED, "repeated": REPETITION.name}
     table_rows = []
     for row_name, losses in rows.items():
         means = {name: figure.mean for name, figure in losses.figures.items()}

@@ -11,6 +11,7 @@ from nmt.model.layers import AttentionRecord, watching
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.text.bpe import Bpe
+from nmt.text.columns import ColumnLine, expand
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.vocab import BOS, Vocabulary
@@ -18,6 +19,15 @@ from nmt.text.vocab import BOS, Vocabulary
 PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]
 SOURCES = ["ab c", "h", "abc d ef", "a b c d", "gh", "abcdef abc h"]
 HYPOTHESES = ["a b", "abc hg d e", "", "fed cba", "a", "h z g"]  # z is unknown
+COLUMNS = {
+    "heads": ["0 1", "0", "2 0 2", "0 1 2 3", "0", "3 1 0"],
+    "order": ["1 0", "0", "2 1 0", "0 1 3 2", "0", "0 2 1"],
+    "depth": ["0 1", "0", "1 0 1", "0 1 2 3", "0", "1 2 0"],
+    "labels": ["0 3", "0", "1 0 2", "0 1 2 1", "0", "4 1 0"],
+    "language": ["0", "1", "0", "1", "1", "0"],
+}
+PER = {"language": "sentence"}
+
 Make = Callable[..., Trained]
 pytestmark = pytest.mark.filterwarnings("ignore:.*enforce_sorted.*")
 
@@ -40,9 +50,15 @@ def by_hand(some: Trained, place: int) -> list[float]:
     source, hypothesis = SOURCES[place], HYPOTHESES[place]
     ids, target = some.source.ids(source), [BOS, *some.target.ids(hypothesis)[:-1]]
     model = some.model
+    beside = {
+        name: ColumnLine(PER.get(name, "word"), COLUMNS[name][place], "here")
+        for name in model.columns - {"words"}
+    }
+    found = expand(source, beside, some.source.segmenter, "here", words="words" in model.columns)
+    columns = {name: torch.tensor([row]) for name, row in found.items()}
     records: list[AttentionRecord] = []
     with torch.inference_mode(), watching(model, records.append):
-        model.hidden(torch.tensor([ids]), torch.tensor([target]), {})
+        model.hidden(torch.tensor([ids]), torch.tensor([target]), columns)
     n, steps, heads = len(ids) - 1, len(target) - 1, 2
     cross = [p for site, _, p, _ in records if site == "cross"]
     weights = len(cross) * model.streams * heads
@@ -64,21 +80,22 @@ def by_hand(some: Trained, place: int) -> list[float]:
         ["encoding=absolute"],
         ["encoding=relative", "model.norm=post"],
         ["encoding=complex_order"],
+        ["encoding=tpe"],
         ["encoding=ldpe"],
     ],
     ids=" ".join,
 )
 def test_sums_by_hand(words: list[str], trained: Make) -> None:
     some = trained(*words)
-    for place, found in enumerate(coverage(some, SOURCES, HYPOTHESES)):
+    for place, found in enumerate(coverage(some, SOURCES, HYPOTHESES, COLUMNS)):
         assert found == pytest.approx(by_hand(some, place), abs=1e-5)
 
 
-@pytest.mark.parametrize("option", ["rotary", "lstm", "complex_order"])
+@pytest.mark.parametrize("option", ["rotary", "lstm", "xl_pe", "complex_order"])
 def test_batches_change_nothing(option: str, trained: Make) -> None:
     some = trained(f"encoding={option}")
-    together = coverage(some, SOURCES, HYPOTHESES)
-    alone = coverage(some, SOURCES, HYPOTHESES, tokens=1)
+    together = coverage(some, SOURCES, HYPOTHESES, COLUMNS)
+    alone = coverage(some, SOURCES, HYPOTHESES, COLUMNS, tokens=1)
     for a, b, source, text in zip(together, alone, SOURCES, HYPOTHESES, strict=True):
         outputs = len(some.target.ids(text)) - 1
         assert len(a) == len(some.source.segmenter.encode(source))
@@ -98,6 +115,9 @@ def test_what_the_table_cannot_hold_has_no_attention(trained: Make) -> None:
     assert (some.model.source_limit, some.model.target_limit) == (6, 6)
     long, cut = coverage(some, ["a b c d e f g", "a b c d e"], ["a b c d e f g h", "a b c d e"])
     assert len(long) == 7 and long[5:] == [0, 0] and long[:5] == pytest.approx(cut)
+    tree = trained("encoding=[learned,tpe]", "encoding.learned.size=4")
+    (seen,) = coverage(tree, ["a b c d e"], ["a"], {"heads": ["0 5 2 1 1"]})
+    assert seen[3:] == [0, 0] and min(seen[:3]) > 0
 
 
 def test_what_got_little_is_counted_line_by_line(trained: Make) -> None:

@@ -37,16 +37,16 @@ def test_the_whole_and_again(
     files = {kind: tmp_path / "out" / f"report.{kind}" for kind in ("json", "tsv", "html", "md")}
     paths = runs.paths("absolute-seed2", "relative_seed1", "absolute-seed1")
     words = [*paths, *runs.test(), "--bounds", "9,20", "--samples", "40", "--device", "cpu"]
-    words += ["--perplexity", "--metric", "BLEU"]
+    words += ["--attention", "--perplexity", "--metric", "BLEU"]
     outputs = [word for path in files.values() for word in ("-o", str(path))]
     assert command.main([*words, *outputs, "--output-dir", str(tmp_path / "out")]) == 0
     out, err = capsys.readouterr()
     after = translations(runs)
     assert len(after.keys() - before) == 3
     assert out.startswith("Translation by source length\n\ntoy, 20 pairs; source length in subword")
-    assert "\nBLEU  (detokenised, cased" in out and "\nperplexity  (" in out
+    assert "\nBLEU  (detokenised, cased" in out and "\nunattended source, %  (" in out
     assert "  ± 2 seeds" in out and "  95% " in out and "^" in out
-    assert "greedy search" in out
+    assert "greedy search" in out and "of the first run" in out
     assert "seeds 1, 2" in out
     assert err.endswith("".join(f"wrote {path}\n" for path in (*files.values(), tmp_path / "out")))
 
