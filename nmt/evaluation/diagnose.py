@@ -38,14 +38,14 @@ Changes = dict[str, Any]  # of keys under decode
 
 
 class Losses(NamedTuple):
-    """What is lost of some lines."""
+    """How much of some lines is lost in translation."""
 
     lines: int
-    figures: Mapping[str, Figure] = {}  # by metric, where there is anything to tell by
+    figures: Mapping[str, Figure] = {}  # by metric; none of no lines
 
 
 class Remedy(NamedTuple):
-    """A sample of the long lines, translated in another way."""
+    """A sample of the long lines, translated with other search settings."""
 
     name: str
     overrides: list[str]  # of nmt-translate; none: as the model searches
@@ -162,14 +162,14 @@ def _check_single(system: System) -> None:
 def _read_texts(source: Path, reference: Path | None) -> tuple[list[str], list[str] | None]:
     sources, references = read_text(source), None
     if reference is not None:
-        _, references, _ = single_test([source], [reference]).read()  # says what is not parallel
+        _, references, _ = single_test([source], [reference]).read()  # refuses what is not parallel
     if not any(line.strip() for line in sources):
         raise UserError(f"{source}: no line has text; nothing to diagnose", Exit.DATA)
     return sources, references
 
 
 def _list_remedies(most: int, usual: float, decode: Decode) -> dict[str, Changes]:
-    """Search settings to try, by name; usual: pieces of a translation per source piece."""
+    """Search settings to try, by name; `usual`: target pieces per source piece of short lines."""
     shortest = min(SHARE * usual, decode.max_length_ratio)
     not_too_short: Changes = {"min_length_ratio": round(shortest, 2)}
     remedies: dict[str, Changes] = {"as the model searches": {}}

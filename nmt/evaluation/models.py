@@ -1,4 +1,4 @@
-"""What only the models of an evaluation can tell: translations, likelihoods, attention."""
+"""The part of an evaluation that needs models: translations and likelihoods."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def translate_tests(
 def _forced_lengths(
     system: System, model: SystemModel, test: TranslatedTest, s: int
 ) -> Sequence[int]:
-    """With decode.length=forced and no column that says them: the lengths of the references."""
+    """The lengths of the references, if decode.length=forced and no column has others."""
     if model.settings.decode.length != "forced" or LENGTH in test.columns[s]:
         return ()
     assert system.facts is not None, "a model has facts"
@@ -62,7 +62,7 @@ def translate_with_forced_lengths(
 ) -> list[list[list[str]]]:
     """Translations with lengths forced to those of the references: system, run -> lines.
 
-    No run of a system whose loss cannot be divided into its parts, which is said.
+    Systems whose loss cannot be divided into its parts are left out, with a warning.
     """
     lengths = {"length": "forced", "min_length_ratio": 0}
     forced_systems = []
@@ -84,7 +84,7 @@ def translate_with_forced_lengths(
 
 
 def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
-    """Why what a system loses cannot be divided into its parts; empty: it can."""
+    """Why the loss of a system cannot be divided into its parts; empty: it can."""
     if system.facts is None:
         return "translations in a file have no other lengths"
     if any(ctranslate2_engine.is_exported(model.paths[0]) for model in system.models):
@@ -158,7 +158,7 @@ def count_attention(
 
 
 def single(model: SystemModel, options: EvaluationOptions) -> Trained:
-    """A model, which is no ensemble, as its settings have it translate."""
+    """Load a single model, adapted to its decode settings."""
     (trained,) = load(model.paths, options).models
     return adapt(trained, model.settings.decode)
 
