@@ -98,11 +98,9 @@ def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
     is_beyond = [length > longest for length in test.lengths or ()]
     if all(is_beyond) or not any(is_beyond):
         return f"{'every' if all(is_beyond) else 'no'} {test.side} is longer than any in training"
-    held, segmenter = system.facts.source_limit, system.facts.segmenter
-    most = system.longest_whole
-    if any(len(segmenter.encode(line)) > most for line in test.sources or ()):
-        what = "all that its encoding holds" if most == held else "decode.max_source"
-        return f"some sources have more than {most} pieces, {what}"
+    encode, most = system.facts.segmenter.encode, system.longest_whole
+    if any(len(encode(line)) > most for line in test.sources or ()):
+        return f"it divides or cuts some sources, which have more than {most} pieces"
     return ""
 
 
