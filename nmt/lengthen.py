@@ -52,12 +52,12 @@ def check(experiment: Experiment) -> None:
 
 
 def report(experiment: Experiment) -> Report | None:
-    """Translate the test set with both, as it is and joined in pairs, and score it by length.
+    """Score parent and child by length, on the test set as it is and with lines joined in pairs.
 
     Both search as the settings of the child say, whatever the parent's were. The lengths are
     divided at half the longest source that the parent was trained on, at it, and at twice as much;
-    at BOUNDS where that is unknown, which is said. None, with a word, where the corpus names no
-    test set, or the parent is gone. Raises what `evaluate` does.
+    at BOUNDS, with a warning, where that is unknown. None, with a message, without a test set or
+    if the parent is gone.
     """
     parent = parent_of(experiment)
     assert parent is not None, "experiment=lengthen has one"
@@ -98,7 +98,7 @@ def write(report: Report, run: Path) -> None:
 
 
 def _bounds(parent: Path) -> Sequence[int]:
-    """Where source lengths are divided, in pieces, for what the parent was trained on."""
+    """The limits of the buckets, in pieces, by the longest source in the parent's training."""
     trained = modeldir.read_facts(parent)["longest_source"]
     if trained is None:
         log.info(

@@ -74,7 +74,7 @@ class Trained(NamedTuple):
             "layers": f"{model.encoder_layers}+{model.decoder_layers} x {model.dim}",
             "parameters": f"{sum(p.numel() for p in self.model.parameters()):,}",
             "vocabularies": f"{len(self.source.vocabulary):,} and {len(self.target.vocabulary):,}",
-            "longest source": self.facts.get("longest_source"),
+            "longest in training": self.facts.get("longest_source"),
             "step": self.facts.get("step"),
         }
 

@@ -86,7 +86,7 @@ class TableReport:
 
 
 class PlannedTable(NamedTuple):
-    """All that is known of a table before anything is trained."""
+    """A table, composed and checked, before anything is trained."""
 
     sweep: Sweep
     report: TableReport

@@ -139,6 +139,7 @@ def test_a_miniature_table_and_the_next_one(
 ) -> None:
     start_by(monkeypatch)
     words = ["scale=toy", "run=R1,R4", *TINY, f"runs={tmp_path}", f"data.cache={tmp_path / 'c'}"]
+    words.append("table.metrics=[BLEU-moses]")
     assert train(["experiment=table2", "seed=1", "attention=false", *words]) == 0
     out, err = capsys.readouterr()
     where = tmp_path / "table-toy"

@@ -105,7 +105,7 @@ def translation_files(
 
 
 def translation_writers(report: "Report") -> Iterator[outputs.Writer]:
-    """What writes the translations of each test and run, in the order of `translation_files`."""
+    """Writers of the translations of each test and run, in the order of `translation_files`."""
     for runs in (runs for test in report.tests for runs in test.hypotheses):
         for lines in runs:
             yield outputs.text_writer(partial("".join, [f"{line}\n" for line in lines]))

@@ -39,7 +39,7 @@ SOURCE, TARGET = "", "="  # names among what is read, which no column can have
 
 
 def command(argv: list[str]) -> None:
-    """Score; on disk nothing is touched before the model is known."""
+    """Score; no file is written before the model is loaded."""
     options = parse_arguments(argv)
     files = {SOURCE: options.source, TARGET: options.target, **options.columns}
     check_files(options.output, [*files.values()])
@@ -84,7 +84,7 @@ def command(argv: list[str]) -> None:
 
 
 def identify(options: argparse.Namespace, trained: "Trained") -> dict[str, object]:
-    """All but the texts that decides on what is written."""
+    """Everything but the texts on which the output depends."""
     return {
         "model": trained.digest,
         "window": trained.settings.decode.window,

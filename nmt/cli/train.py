@@ -141,7 +141,7 @@ def train(experiment: "Experiment", world: "World") -> None:
             sys.stdout.write(text.render(report))
             sys.stdout.flush()
             lengthen.write(report, experiment.run)
-        next_commands([experiment], is_exported=is_child)
+        next_commands([experiment], is_child)
 
 
 def train_sweep(sweep: "Sweep", command: str) -> None:
@@ -173,7 +173,7 @@ def train_sweep(sweep: "Sweep", command: str) -> None:
         raise error
 
 
-def next_commands(trained: "Sequence[Experiment]", is_exported: bool = False) -> None:
+def next_commands(trained: "Sequence[Experiment]", is_child: bool = False) -> None:
     """The commands that a user wants after training, on stderr while stdout names the runs.
 
     One evaluation for each corpus. Its files are named where the runs do not name them all.
@@ -203,7 +203,7 @@ def next_commands(trained: "Sequence[Experiment]", is_exported: bool = False) ->
         if len(trained) == 1:
             commands.append(["nmt-translate", *runs, source, *columns])
         commands.append(evaluate)
-    if is_exported:
+    if is_child:
         (run,), engine = trained, trained[0].settings.trainer.target or "ctranslate2"
         commands.append(["nmt-export", str(run.run), f"out/{run.run.name}", "--to", engine])
     for i, words in enumerate(commands):

@@ -76,7 +76,7 @@ def _cover_batch(trained: Trained, pairs: Sequence[Source]) -> Tensor:  # [batch
 
 
 def _all_but_last(ids: Tensor) -> Tensor:
-    """Which ids [batch, length] are followed by another one of their line."""
+    """Which ids [batch, length] are neither padding nor the last of their line."""
     filled = ids != PAD
     followed = filled & filled.roll(-1, 1)
     followed[:, -1] = False
@@ -90,7 +90,7 @@ def count_unattended(
     sample: Sequence[int],
     columns: Mapping[str, Sequence[str]] | None = None,
 ) -> Floats:
-    """How many pieces of each source have too LITTLE coverage, and how many it has: [lines, 2].
+    """For each source, its pieces with too LITTLE coverage, and all its pieces: [lines, 2].
 
     Zero in lines that are not in the sample. An empty translation attends to nothing.
     """
@@ -105,6 +105,6 @@ def count_unattended(
 def draw_lines(
     lines: Sequence[int], sources: Sequence[str], seed: int, most: int = SAMPLE
 ) -> list[int]:
-    """Up to so many of some lines, drawn by a fixed seed, in order; empty ones are left out."""
+    """Draw up to `most` lines without replacement, in order; empty ones are left out."""
     filled = [line for line in lines if sources[line].strip()]
     return sorted(random.Random(seed).sample(filled, min(most, len(filled))))

@@ -43,7 +43,7 @@ def compare_systems(systems: Sequence[System]) -> list[ComparedSystem]:
 
 
 def _describe_training(model: SystemModel, run: Path) -> dict[str, Any]:
-    """The training of a run up to its newest checkpoint, or to the one that the model is."""
+    """The training of a run, up to its newest checkpoint unless the model is an older one."""
     facts = modeldir.read_facts(model.paths[0])
     is_checkpoint = model.fingerprint is None
     return {
@@ -88,7 +88,7 @@ def notes(
 
 
 def _notes_of_long_sources(test: TranslatedTest, systems: Sequence[System]) -> list[str]:
-    """What became of the sources that models do not translate whole; see `LineReader`."""
+    """How many sources were too long to be translated whole, and what was done with them."""
     labels_of = dict[str, list[str]]()
     for system in systems:
         if system.facts is None or system.models[0].settings.decode.split != "lines":

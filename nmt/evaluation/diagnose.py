@@ -38,14 +38,14 @@ Changes = dict[str, Any]  # of keys under decode
 
 
 class Losses(NamedTuple):
-    """What is lost of some lines."""
+    """How much of some lines is lost in translation."""
 
     lines: int
-    figures: Mapping[str, Figure] = {}  # by metric, where there is anything to tell by
+    figures: Mapping[str, Figure] = {}  # by metric; none of no lines
 
 
 class Remedy(NamedTuple):
-    """A sample of the long lines, translated in another way."""
+    """A sample of the long lines, translated with other search settings."""
 
     name: str
     overrides: list[str]  # of nmt-translate; none: as the model searches
@@ -66,36 +66,25 @@ class Diagnosis(NamedTuple):
     remedies: list[Remedy]  # of a sample of the long lines; the first one: as the model searches
 
 
-class Translated(NamedTuple):
-    """Lines with their translations."""
+def metrics_of(sources: Lines, references: Lines | None) -> list[Metric]:
+    """The metrics of losses, by the references, or else by the sources."""
+    lost = [] if references is None else [lost_text(references)]
+    return [*lost, REPETITION, length_over(references or sources)]
 
-    sources: Lines
-    references: Lines | None
-    outputs: Lines
-    attention: Floats | None = None  # [lines, 2] counts of UNATTENDED
 
-    def select(self, lines: Sequence[int]) -> "Translated":
-        return Translated(
-            [self.sources[i] for i in lines],
-            None if self.references is None else [self.references[i] for i in lines],
-            [self.outputs[i] for i in lines],
-            None if self.attention is None else self.attention[lines],
-        )
-
-    def measure(self, options: EvaluationOptions) -> Losses:
-        """Losses by the references, or else the sources."""
-        texts = self.references or self.sources
-        if not texts:
-            return Losses(0)
-        metrics = [*([lost_text(texts)] if self.references else []), REPETITION, length_over(texts)]
-        ((counts,),) = count_runs(metrics, [[self.outputs]])
-        if self.attention is not None:
-            metrics.append(MODEL_METRICS[UNATTENDED])
-            counts[UNATTENDED] = self.attention
-        about = {"test": "", "group": "", "system": "", "pairs": len(texts)}
-        lines, bootstrap = np.arange(len(texts)), (options.samples, options.seed)
-        rows = score_group(metrics, [[counts]], lines, [about], *bootstrap)
-        return Losses(len(texts), {row.metric: row for row in rows})
+def measure(
+    metrics: Sequence[Metric],
+    counts: Mapping[str, Floats],
+    lines: Sequence[int],
+    options: EvaluationOptions,
+) -> Losses:
+    """The losses of some lines, from the counts of all lines."""
+    if not lines:
+        return Losses(0)
+    about = {"test": "", "group": "", "system": "", "pairs": len(lines)}
+    bootstrap = options.samples, options.seed
+    rows = score_group(metrics, [[counts]], np.array(lines), [about], *bootstrap)
+    return Losses(len(lines), {row.metric: row for row in rows})
 
 
 def length_over(texts: Lines) -> Metric:
@@ -130,22 +119,28 @@ def diagnose(
     long = [i for i, n in enumerate(pieces) if n > divided_at]
     request = KeptTranslation(system.label, model, source.name, sources, {})
     (outputs,) = translate_all([request], options)
-    text = Translated(sources, references, outputs)
+    metrics = metrics_of(sources, references)
+    ((counts,),) = count_runs(metrics, [[outputs]])
     if references is None:
         trained = single(model, options)
         samples = [draw_lines(lines, sources, options.seed) for lines in (short, long)]
-        counts = [count_unattended(trained, sources, outputs, sample) for sample in samples]
-        text = text._replace(attention=counts[0] + counts[1])
+        attention = [count_unattended(trained, sources, outputs, sample) for sample in samples]
+        metrics.append(MODEL_METRICS[UNATTENDED])
+        counts[UNATTENDED] = attention[0] + attention[1]
     read = sum(pieces[i] for i in short)
     written = sum(len(facts.target_segmenter.encode(outputs[i])) for i in short)
     usual = written / read if read else 1.0
     remedies = _list_remedies(divided_at, usual, model.settings.decode)
-    sample = text.select(draw_lines(long, sources, options.seed, SAMPLE))
+    within, beyond = (measure(metrics, counts, lines, options) for lines in (short, long))
+    sample = draw_lines(long, sources, options.seed, SAMPLE)
+    as_searched = Remedy("as the model searches", [], measure(metrics, counts, sample, options))
+    request = replace(request, lines=[sources[i] for i in sample])
+    if references is not None:
+        references = [references[i] for i in sample]
+    tried = _try_remedies(remedies, request, references, options)
     return Diagnosis(
-        *(model, source, reference, facts.longest, divided_at, max(pieces)),
-        within=text.select(short).measure(options),
-        beyond=text.select(long).measure(options),
-        remedies=list(_try_remedies(sample, remedies, request, options)) if sample.sources else [],
+        *(model, source, reference, facts.longest, divided_at, max(pieces), within, beyond),
+        remedies=[as_searched, *tried] if sample else [],
     )
 
 
@@ -162,17 +157,17 @@ def _check_single(system: System) -> None:
 def _read_texts(source: Path, reference: Path | None) -> tuple[list[str], list[str] | None]:
     sources, references = read_text(source), None
     if reference is not None:
-        _, references, _ = single_test([source], [reference]).read()  # says what is not parallel
+        _, references, _ = single_test([source], [reference]).read()  # refuses what is not parallel
     if not any(line.strip() for line in sources):
         raise UserError(f"{source}: no line has text; nothing to diagnose", Exit.DATA)
     return sources, references
 
 
 def _list_remedies(most: int, usual: float, decode: Decode) -> dict[str, Changes]:
-    """Search settings to try, by name; usual: pieces of a translation per source piece."""
+    """Search settings to try, by name; `usual`: target pieces per source piece of short lines."""
     shortest = min(SHARE * usual, decode.max_length_ratio)
     not_too_short: Changes = {"min_length_ratio": round(shortest, 2)}
-    remedies: dict[str, Changes] = {"as the model searches": {}}
+    remedies = dict[str, Changes]()
     if split.is_sentencex_installed():
         remedies["by sentences"] = {"split": "sentences"}
     remedies["in parts"] = {"max_source": most, "too_long": "split"}
@@ -186,19 +181,17 @@ def _list_remedies(most: int, usual: float, decode: Decode) -> dict[str, Changes
 
 
 def _try_remedies(
-    sample: Translated,
     remedies: Mapping[str, Changes],
     request: KeptTranslation,
+    references: Lines | None,
     options: EvaluationOptions,
 ) -> Iterator[Remedy]:
+    metrics, lines = metrics_of(request.lines, references), range(len(request.lines))
     for name, changes in remedies.items():
-        outputs, overrides = sample.outputs, list[str]()
-        if changes:
-            settings = with_decode(request.model.settings, changes)
-            model = request.model._replace(settings=settings)
-            (outputs,) = translate_all(
-                [replace(request, model=model, lines=sample.sources)], options
-            )
-            typed = {**options.decode, **changes}
-            overrides = [f"decode.{k}={'null' if v is None else v}" for k, v in typed.items()]
-        yield Remedy(name, overrides, sample._replace(outputs=outputs).measure(options))
+        settings = with_decode(request.model.settings, changes)
+        model = request.model._replace(settings=settings)
+        outputs = translate_all([replace(request, model=model)], options)
+        ((counts,),) = count_runs(metrics, [outputs])
+        typed = {**options.decode, **changes}
+        overrides = [f"decode.{k}={'null' if v is None else v}" for k, v in typed.items()]
+        yield Remedy(name, overrides, measure(metrics, counts, lines, options))

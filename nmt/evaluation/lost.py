@@ -56,7 +56,7 @@ def distinctive_ngrams(
 
 
 def lost_text(references: Lines) -> Metric:
-    """The share of the references' character 6-grams that do not stand in the translations."""
+    """The share of the references' character 6-grams that are missing in the translations."""
     expected = list(map(ngrams, references))
 
     def count(lines: Lines) -> Floats:
@@ -77,7 +77,7 @@ PLACE_METRICS = (  # two columns each
 
 
 def parts_of_lines(parts: Parts) -> Metric:
-    """Counts for each part of joined lines: [lines, places, 2 columns of each PLACE_METRICS].
+    """Counts for each part of joined lines: [lines, places, 2 columns for each of PLACE_METRICS].
 
     Counted are 6-grams of a part that no other part of its line has: how many arrived, and how
     often the translation has one of them more often than the reference. See `parts_left_out`.
@@ -98,7 +98,7 @@ def parts_of_lines(parts: Parts) -> Metric:
 
 
 def counts_at(place: int, run: Mapping[str, Floats]) -> dict[str, Floats]:
-    """The counts of one run's lines by PLACE_METRICS, of the part at one place."""
+    """The counts that PLACE_METRICS need of one run's lines, for the parts at one place."""
     table = run[PARTS][:, place]
     return {m.name: table[:, 2 * n : 2 * n + 2] for n, m in enumerate(PLACE_METRICS)}
 
@@ -174,7 +174,7 @@ def causes_of_loss(
 def loss_counts(
     references: Lines, lengths: Sequence[int], longest: int, free: Lines, forced: Lines
 ) -> Floats:
-    """Counts of one run's lines, from which all parts follow: [lines, 5].
+    """Counts of one run's lines, from which all CAUSE_METRICS follow: [lines, 5].
 
     Of the reference's 6-grams: lost by free search, all; of lines longer than `longest`, the
     trained length: lost with forced lengths; of the beginning: lost with forced lengths, all. Of
@@ -206,7 +206,7 @@ def _beyond(counts: Floats) -> NDArray[np.bool_]:
 
 
 def parts_of_run(counts: Floats, samples: int, seed: int) -> list[Floats]:
-    """The CAUSE_METRICS of one run: [1 + samples] each, of all its lines, then of draws."""
+    """The CAUSE_METRICS of one run, of all lines and of each bootstrap draw: [1 + samples] each."""
     beyond = counts[_beyond(counts)]
     within = _shares(counts[~_beyond(counts), :2], samples, seed)
     columns = (0, 1), (2, 1), (3, 4)  # the same draws of lines, independent of those within
@@ -215,7 +215,7 @@ def parts_of_run(counts: Floats, samples: int, seed: int) -> list[Floats]:
 
 
 def _shares(counts: Floats, samples: int, seed: int) -> Floats:
-    """The share that the first column is of the second: of all lines, then of draws of lines."""
+    """The first column over the second, summed over all lines and over each draw of lines."""
     (drawn,) = resample([counts], samples, seed)
     shares = np.array([ratio(total) for total in (counts.sum(0), *drawn)])
-    return np.where(np.isnan(shares), shares[0], shares)  # a draw of nothing tells nothing
+    return np.where(np.isnan(shares), shares[0], shares)  # a draw without any n-gram

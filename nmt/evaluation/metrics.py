@@ -53,13 +53,13 @@ class Metric:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Between which values it lies; a deviation of seeds knows no bounds."""
+        """The smallest and largest possible value, which an interval over seeds must not leave."""
         most = {"score": 100.0 if self.higher_is_better else inf, "share": 1.0, "points": 1.0}
         return {"mean": -inf, "points": -1.0}.get(self.form, 0.0), most.get(self.form, inf)
 
     @property
     def is_main(self) -> bool:
-        """Whether tables show intervals and tests: of the others they are in JSON and TSV."""
+        """Whether tables show its intervals and p-values; JSON and TSV have those of all."""
         return self.form in ("score", "mean")
 
     @property
@@ -155,10 +155,9 @@ def exact_match(references: Lines, signature: str) -> Metric:
 
 
 def repeats(lines: Lines) -> Floats:
-    """How many 4-grams of white-space words stood earlier in each line, and how many it has.
+    """For each line, the 4-grams of words that occurred earlier in it, and all its 4-grams.
 
-    A model that has lost its place says things again; the same share of the references tells how
-    much of it is the way of the text.
+    A model that has lost its place repeats itself; the share in the references is the usual one.
     """
     counts = []
     for words in map(str.split, lines):

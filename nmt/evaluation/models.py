@@ -1,4 +1,4 @@
-"""What only the models of an evaluation can tell: translations, likelihoods, attention."""
+"""The part of an evaluation that needs models: translations and likelihoods."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def translate_tests(
 def _forced_lengths(
     system: System, model: SystemModel, test: TranslatedTest, s: int
 ) -> Sequence[int]:
-    """With decode.length=forced and no column that says them: the lengths of the references."""
+    """The lengths of the references, if decode.length=forced and no column has others."""
     if model.settings.decode.length != "forced" or LENGTH in test.columns[s]:
         return ()
     assert system.facts is not None, "a model has facts"
@@ -62,7 +62,7 @@ def translate_with_forced_lengths(
 ) -> list[list[list[str]]]:
     """Translations with lengths forced to those of the references: system, run -> lines.
 
-    No run of a system whose loss cannot be divided into its parts, which is said.
+    Systems whose loss cannot be divided into its parts are left out, with a warning.
     """
     lengths = {"length": "forced", "min_length_ratio": 0}
     forced_systems = []
@@ -84,7 +84,7 @@ def translate_with_forced_lengths(
 
 
 def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
-    """Why what a system loses cannot be divided into its parts; empty: it can."""
+    """Why the loss of a system cannot be divided into its parts; empty: it can."""
     if system.facts is None:
         return "translations in a file have no other lengths"
     if any(ctranslate2_engine.is_exported(model.paths[0]) for model in system.models):
@@ -98,11 +98,9 @@ def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
     is_beyond = [length > longest for length in test.lengths or ()]
     if all(is_beyond) or not any(is_beyond):
         return f"{'every' if all(is_beyond) else 'no'} {test.side} is longer than any in training"
-    held, segmenter = system.facts.source_limit, system.facts.segmenter
-    most = system.longest_whole
-    if any(len(segmenter.encode(line)) > most for line in test.sources or ()):
-        what = "all that its encoding holds" if most == held else "decode.max_source"
-        return f"some sources have more than {most} pieces, {what}"
+    encode, most = system.facts.segmenter.encode, system.longest_whole
+    if any(len(encode(line)) > most for line in test.sources or ()):
+        return f"it divides or cuts some sources, which have more than {most} pieces"
     return ""
 
 
@@ -158,7 +156,7 @@ def count_attention(
 
 
 def single(model: SystemModel, options: EvaluationOptions) -> Trained:
-    """A model, which is no ensemble, as its settings have it translate."""
+    """Load a single model, adapted to its decode settings."""
     (trained,) = load(model.paths, options).models
     return adapt(trained, model.settings.decode)
 

@@ -97,7 +97,7 @@ def system_cells(system: ComparedSystem) -> list[str]:
 
 
 def order_systems(report: Report, test: TranslatedTest) -> list[str]:
-    """The labels of the systems, those that are best beyond training (else longest) first."""
+    """The labels of the systems, by their scores beyond training, or else in the last bucket."""
     metric = test.metrics[0]
     candidates = [*filter(None, [test.group(BEYOND)]), *test.buckets[::-1], *test.groups]
     group = next(g for g in candidates if any(report.row(test, g, metric.name)))
@@ -160,7 +160,7 @@ def join_words(items: Iterable[str]) -> str:
 
 
 def notes_of(report: Report) -> list[str]:
-    """How to read the numbers, as far as their marks occur; then what the report says of itself."""
+    """What intervals and marks of this report mean; then its own notes."""
     notes = [
         f"95%: interval, bootstrap over the pairs, {report.samples} samples, seed {report.seed}; "
         f"{_describe_seeds(report)}."

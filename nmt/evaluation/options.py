@@ -60,7 +60,7 @@ def check_bounds(bounds: Sequence[int], option: str) -> None:
 
 
 def parse_metrics(text: str) -> list[str]:
-    """Read `BLEU,exact`, in any case; a name that no metric bears is refused when it is made."""
+    """Read `BLEU,exact`, in any case; `make_metrics` refuses unknown names."""
     by_name = {name.lower(): name for name in METRICS}
     words = (word.strip() for word in text.split(","))
     return list(dict.fromkeys(by_name.get(word.lower(), word) for word in words))

@@ -51,7 +51,7 @@ def html(report: Report) -> str:
 
 
 def _show(report: Report, test: TranslatedTest, has_charts: bool) -> dict[str, Any]:
-    """What the template shows of a test: charts and tables, the main metric's first."""
+    """The charts and tables of a test, those of the main metric first."""
     charts = []
     for metric in test.metrics if has_charts and test.unit else ():
         if any(group in test.buckets for group in report.table(test, metric.name)[0]):

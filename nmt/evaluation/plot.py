@@ -55,7 +55,7 @@ def _draw_panels(
 
 
 def _draw_metric(axes: Any, report: Report, test: TranslatedTest, metric: Metric) -> list[Any]:
-    """A line for each system through its buckets, with intervals; hollow where few pairs.
+    """Draw a line for each system through its buckets, with intervals; hollow: few pairs.
 
     Returns what a legend names: it leaves out labels that begin with _ unless it gets them.
     """
@@ -99,7 +99,7 @@ def _style(s: int) -> dict[str, str]:
 
 
 def _mark_training(axes: Any, report: Report, test: TranslatedTest) -> list[Any]:
-    """A dashed line where the texts get longer than any in training; one for each such length."""
+    """Draw a dashed line at each length where texts become longer than any in training."""
     limits: dict[int, list[int]] = {}  # systems by the longest text in their training
     for s, longest in enumerate(test.trained):
         if longest is not None:
@@ -122,7 +122,7 @@ def _mark_training(axes: Any, report: Report, test: TranslatedTest) -> list[Any]
 
 
 def axis_position(test: TranslatedTest, length: int) -> float | None:
-    """Where on an axis of the buckets a length lies, the first bucket being from 0 to 1.
+    """The position of a length on the axis of buckets, of which the first is from 0 to 1.
 
     None if nothing of the test is longer.
     """

@@ -13,11 +13,11 @@ from typing import Any
 from nmt.evaluation.metrics import Metric
 
 FEW = 100  # below so many pairs a group is marked
-TESTED = 30  # below so many pairs no test is made: a bootstrap of so few says nothing
+TESTED = 30  # below so many pairs no test is made: a bootstrap of fewer means nothing
 SIGNIFICANT = 0.05
 ALL, BEYOND, WITHIN = "all", "beyond training", "within training"  # names of groups
 SOURCE, REFERENCE = "source", "reference"  # whose length is the axis
-REFERENCES = "(references)"  # stands for a system where a figure is of the references themselves
+REFERENCES = "(references)"  # in place of a system: a figure of the references themselves
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Group:
         return self.pairs < FEW
 
     def is_unseen(self, trained: int | None) -> bool:
-        """Whether all of it is longer than the longest in a system's training."""
+        """Whether all its lines are longer than any in a system's training."""
         return trained is not None and (self.name == BEYOND or (self.low or 0) > trained)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of one system on one group: the mean over its seeds, and how sure it is."""
+    """One metric of one system on one group: the mean over its seeds, interval and p-value."""
 
     test: str
     group: str
@@ -63,7 +63,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class ComparedSystem:
-    """One config, trained with one or more seeds; of translations in a file the label alone."""
+    """One config, trained with one or more seeds; a file of translations has a label alone."""
 
     label: str  # as `relative, max 100`
     longest_trained: int | None = None  # longest source in training, in its own pieces

@@ -36,7 +36,7 @@ from nmt.text.side import Segmenter
 log = logging.getLogger(__name__)
 
 SLOW_FOR_TER = 250  # words; outputs of 280 to 380 took 6 to 10 s each (AMD Zen 4), of 206 .2 s
-RECORDS = {  # lines that are no text alone
+RECORDS = {  # forms of lines that are not only text
     "--json": re.compile(r'\{"line": \d+, "source": '),
     "--n-best": re.compile(r"\d+\t\d+\t-?\d+\.\d+\t"),
     "--scores": re.compile(r"-?\d+\.\d+\t"),
@@ -55,7 +55,7 @@ def evaluate(
     started = time.monotonic()
     systems = [with_search_settings(system, options.decode) for system in systems]
     read_tests = [read(files, systems, options) for files in tests]
-    for test in read_tests:  # metrics that cannot be had are said before hours of translation
+    for test in read_tests:  # refuse what cannot be computed before hours of translation
         metrics_of(test, options)
     extra_counts = [_read_scores(test, systems, options) for test in read_tests]
     models.translate_tests(read_tests, systems, options)
@@ -242,7 +242,7 @@ def _read_scores(
             raise UserError(f"--scores {name}={label}: has {seeds} seeds; name one run")
         try:
             values = np.array(read_text(path), np.float64)
-        except ValueError as error:  # it names the text that is no number
+        except ValueError as error:  # which has the text that is no number
             raise UserError(f"{path}: {error}; give one number a line", Exit.DATA) from None
         lines = len(test.references)
         if len(values) != lines or not np.isfinite(values).all():
@@ -290,7 +290,7 @@ def _warn_of_metrics(test: TranslatedTest, options: EvaluationOptions) -> None:
 def _divide_losses(
     test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions
 ) -> list[Figure]:
-    """Why text beyond the trained length is lost, by translating again with forced lengths."""
+    """Divide the loss beyond the trained length into its causes, with forced lengths."""
     forced = models.translate_with_forced_lengths(test, systems, options)
     counts = [
         [

@@ -131,7 +131,7 @@ def _about(test: TranslatedTest, labels: Sequence[str], group: Group) -> list[di
 
 
 def _places(test: TranslatedTest) -> Iterator[tuple[int, Group, NDArray[np.intp]]]:
-    """Each part of the lines that are joined of so many."""
+    """For each number of joined lines, the lines of each of their parts: place, group, lines."""
     sizes = np.array([len(references) for references in test.parts or ()])
     for size in sorted(set(sizes.tolist()) - {0, 1}):
         lines = np.flatnonzero(sizes == size)
@@ -142,9 +142,9 @@ def _places(test: TranslatedTest) -> Iterator[tuple[int, Group, NDArray[np.intp]
 def choose_examples(
     test: TranslatedTest, scores: Floats, buckets: Sequence[Sequence[int]]
 ) -> list[dict[str, Any]]:
-    """Lines with all translations, of the first runs, by the scores of sentences [system, line].
+    """The lines whose translations differ most, then the worst, by sentence scores [system, line].
 
-    By turns from each bucket of lines.
+    They come from each bucket by turns, with the translations of each system's first run.
     """
     sources, lengths = test.sources or [], test.lengths or []
     spread, mean = np.ptp(scores, axis=0), scores.mean(axis=0)
@@ -174,7 +174,7 @@ def choose_examples(
 def round_robin(groups: Sequence[Sequence[int]], keys: Sequence[float], most: int) -> list[int]:
     """Up to `most` lines of smallest key, by turns from each group; sorted by key.
 
-    Without turns, a long test set would show its longest (or shortest) sentences alone.
+    Otherwise a long test set would show only its longest (or shortest) sentences.
     """
     ordered = [sorted(lines, key=lambda i: (keys[i], i)) for lines in groups]
     turns = (line for turn in zip_longest(*ordered) for line in turn if line is not None)

@@ -12,9 +12,7 @@ from nmt.evaluation.notation import EMPTY, interval, number
 from nmt.evaluation.text import table, wrap
 
 COLUMNS = ("lines", "lost", "95 %", "unattended", "repeated", "length")
-MEASURED = [
-    "encoding=absolute"
-]  # the only one of which it is known what another in its place gives
+MEASURED = ["encoding=absolute"]  # for the others it was not measured what replacing them gives
 RUNS = Path("runs")  # where nmt-train writes
 
 
@@ -46,7 +44,7 @@ def _describe_lengths(d: Diagnosis) -> Iterator[str]:
 
 
 def _tabulate(rows: Mapping[str, Losses], without: Sequence[str]) -> str:
-    """A row of cells for each of the losses that are of any lines."""
+    """A table with a row for each of the losses; those of no lines are left out."""
     names = {"lost": LOST.name, "unattended": UNATTENDED, "repeated": REPETITION.name}
     table_rows = []
     for row_name, losses in rows.items():
@@ -114,7 +112,7 @@ def _suggest_training(d: Diagnosis) -> Iterator[str]:
     name = unused(RUNS / "longer").name
     yield f"joined lines:\n  {shlex.join([*words, f'name={name}'])}"
     if [f"encoding={name}" for name in settings.encoding] == MEASURED:
-        # a run that went on from another model has a smaller learning rate than that
+        # a run that continued another model has a smaller rate than its parent
         is_known = is_run and settings.trainer.init_from is None
         rate = f"{settings.optim.lr:g}" if is_known else "PEAK"
         words += ["encoding=rotary", f"optim.lr={rate}", f"name={unused(RUNS / 'replaced').name}"]

@@ -56,7 +56,7 @@ def score_group(
     samples: int,
     seed: int,
 ) -> list[Figure]:
-    """All figures of some lines, from the counts of each system's runs: all on the same draws.
+    """All figures of some lines, from the counts of each system's runs; all use the same draws.
 
     `about`: what else a row says, by system.
     """
@@ -93,7 +93,7 @@ def figures(
     several runs, other seeds (`over_seeds`). With one seed each this is the usual test.
     """
     by_system = {s: runs[~np.isnan(runs[:, 0])] for s, runs in enumerate(values)}
-    # a draw of nothing tells nothing
+    # a draw without counts says nothing
     by_system = {s: np.where(np.isnan(v), v[:, :1], v) for s, v in by_system.items() if len(v)}
     # Student's t of shares is drawn for the observed value, too: the pins were recorded so
     first = 0 if metric.is_share else 1

@@ -34,7 +34,7 @@ IGNORED_KEYS = (
 
 
 class SystemModel(NamedTuple):
-    """A model that translates, or several that do so together by the mean of their probabilities.
+    """A model, or an ensemble: the mean of the probabilities of several models.
 
     Settings are those of the first: its corpus, and how it searches unless told otherwise.
     """
@@ -46,7 +46,7 @@ class SystemModel(NamedTuple):
 
     @property
     def run(self) -> Path | None:
-        """The run directory that it is, or is a checkpoint of; None for all else."""
+        """The directory of the run that it is, or of which it is a checkpoint; None: neither."""
         if len(self.paths) > 1:
             return None
         (path,) = self.paths
@@ -90,14 +90,14 @@ class System(NamedTuple):
 
     @property
     def longest_whole(self) -> int:
-        """Pieces of the longest source that its models translate as it is."""
+        """Pieces of the longest source that its models translate without dividing it."""
         held = self.facts and self.facts.source_limit
         most = self.models[0].settings.decode.max_source
         return most if held is None else min(held, most)
 
 
 def is_run(path: Path) -> bool:
-    """Whether a directory is one of nmt-train, not a model directory itself."""
+    """Whether a directory is a run of nmt-train, and not a model directory."""
     model = (path / manifest.NAME).exists() or (path / modeldir.FACTS).exists()
     return not model and os.path.lexists(
         path / modeldir.CONFIG
@@ -223,7 +223,7 @@ def _join_seeds(group: list[System]) -> System:
 
 
 def _refuse_unlike(system: System, earlier: Sequence[SystemModel]) -> None:
-    """Raise UserError for a run of another config than earlier of its label, or of their seed."""
+    """Raise UserError for a run whose label has another config, or whose seed is there already."""
     (run,) = system.models
     if system.is_named and earlier:
         config, other = _config(run), _config(earlier[0])

@@ -149,7 +149,7 @@ def test_of_runs(systems: Sequence[System], join: int = 1) -> ParallelFiles:
 
 
 def unnamed_files(settings: Settings) -> list[str]:
-    """The keys of files of the test set that a config leaves open; none: it names all."""
+    """The keys of test files that a config does not set."""
     data = settings.data
     paths = {"data.test_source": data.test_source, "data.test_target": data.test_target}
     paths |= {f"data.columns.{name}.test": c.test for name, c in data.columns.items()}

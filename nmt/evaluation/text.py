@@ -54,7 +54,7 @@ def table(rows: Sequence[Sequence[str]], heading: Sequence[str], form: str = "pl
 
 
 def render(report: Report, best_first: bool = False, form: str = "plain") -> str:
-    """The scores of each test, what else is known of it, the systems, and how to read it all.
+    """The whole report: conclusion and tables of each test, systems, notes.
 
     `form` "github" gives Markdown, with a line for each system and no conclusion.
     """
@@ -99,7 +99,7 @@ def _render_metric(
 
 
 def _detailed_rows(label: str, row: Sequence[Figure | None], metric: Metric) -> Iterator[list[str]]:
-    """A system's scores; below, where known: interval, p, deviation over seeds."""
+    """A system's scores, and below them interval, p and deviation over seeds, if any."""
     seeds = max(len(figure.seeds) for figure in row if figure)
     form = metric.form
     yield [label, *(f"{number(f.mean, form)}{marks(f):2}" if f else f"{EMPTY}  " for f in row)]
@@ -157,7 +157,7 @@ def tsv(report: Report) -> str:
 
 
 def writer_of(path: Path, report: Report, best_first: bool = False) -> Writer:
-    """What writes a report in the form that the name of its file says: a picture, else text."""
+    """A function that writes a report in the format of the file's ending."""
     from nmt.evaluation import page, plot
 
     forms: dict[str, Callable[[], str]] = {

@@ -38,7 +38,7 @@ NAMED = 16  # digits of a key that name the files
 
 @dataclass(frozen=True)
 class KeptTranslation:
-    """A test set as one model of a system translates it, and where that is kept."""
+    """The translation of a test set by one model, and the files that keep it."""
 
     label: str  # of the system
     model: SystemModel
@@ -120,7 +120,7 @@ def digest_of(path: Path) -> str:
 def translate_all(
     requests: Sequence[KeptTranslation], options: EvaluationOptions
 ) -> list[list[str]]:
-    """The lines of each translation; those that are kept are read, the others are made and kept.
+    """The lines of each translation, read if they were kept, else made and kept.
 
     Raises UserError (65) for a kept translation that was changed, and as `Translator.translate`.
     """

@@ -34,7 +34,7 @@ def test_the_whole_and_again(
     runs: TinyRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = translations(runs)
-    files = {kind: tmp_path / "out" / f"report.{kind}" for kind in ("json", "tsv", "html", "md")}
+    files = {kind: tmp_path / "out" / f"report.{kind}" for kind in ("json", "tsv", "md")}
     paths = runs.paths("absolute-seed2", "relative_seed1", "absolute-seed1")
     words = [*paths, *runs.test(), "--bounds", "9,20", "--samples", "40", "--device", "cpu"]
     words += ["--attention", "--perplexity", "--metric", "BLEU"]
@@ -75,7 +75,6 @@ def test_the_whole_and_again(
     assert perplexity["seeds"] == pytest.approx(each) and each[0] != each[1]
     assert len(plain["tests"][0]["examples"]) > 5
     assert len(files["tsv"].read_text().split("\n")) == len(plain["figures"]) + 2
-    assert files["html"].read_text().rstrip().endswith("</html>")
 
     # the same again translates nothing, and says the same
     assert command.main(words) == 0
@@ -148,7 +147,7 @@ def test_why_text_is_lost_is_found_by_forced_lengths(
     runs: TinyRuns, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The models are cut far too early: all that can come back does so with the length."""
-    words = [*runs.paths("absolute-seed1", "absolute-seed2"), *runs.test(), "--samples", "40"]
+    words = [*runs.paths("absolute-seed1"), *runs.test(), "--samples", "40", "--metric", "BLEU"]
     words += ["--device", "cpu", "--lost", "decode.max_length_offset=1"]
     assert command.main(words) == 0
     out = capsys.readouterr().out
@@ -156,12 +155,12 @@ def test_why_text_is_lost_is_found_by_forced_lengths(
     trained = modeldir.load(runs.root / "absolute-seed1")
     right = read_text(runs.reference)
     pieces = [len(trained.target.ids(line)) - 1 for line in right]
-    given = runs.root / "lengths.txt"
-    given.write_text("".join(f"{n}\n" for n in pieces))
+    lengths = runs.root / "lengths.txt"
+    lengths.write_text("".join(f"{n}\n" for n in pieces))
     options: dict[str, Any] = {"max_length_offset": 1, "length": "forced"}
     (system,) = systems_of(runs.paths("absolute-seed1"))
     before, outputs = translations(runs), []
-    for columns in ({}, {"length": given}):  # the references' lengths are those of such a file
+    for columns in ({}, {"length": lengths}):  # the references' lengths are those of such a file
         evaluation = EvaluationOptions(samples=40, device="cpu", decode=options, columns=columns)
         outputs.append(evaluate([system], [runs.files()], evaluation).tests[0].hypotheses)
     assert outputs[0] == outputs[1]

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from nmt.evaluation.metrics import Metric
 from nmt.evaluation.notation import conclude, notes_of, order_systems
-from nmt.evaluation.report import FEW, ComparedSystem, Figure, Group, Report
+from nmt.evaluation.report import FEW, ComparedSystem, Figure, Report
 from nmt.evaluation.text import COLUMNS, render, tsv
 from tests.evaluation.made_up import compare, noisy, references
 
@@ -141,16 +140,3 @@ def test_a_line_of_tsv_for_each_figure_and_nothing_is_rounded(three: Report) -> 
     assert (row["p"], row["runs"], row["unseen"], row["shortest"]) == ("", "2", "no", "")
     odd = compare({"a\tb\nc": [RIGHT]}, RIGHT)
     assert {line.count("\t") for line in tsv(odd).split("\n")[:-1]} == {len(COLUMNS) - 1}
-
-
-def test_a_figure_of_other_pairs_than_its_column_says_so(three: Report) -> None:
-    """As the loss of a system whose training knew longer lines than another's."""
-    test = replace(
-        three.tests[0],
-        metrics=[*three.tests[0].metrics, Metric("lost beyond", "", "share")],
-        groups=[g for g in three.tests[0].groups if g.name != "beyond training"]
-        + [Group("beyond training", 16)],
-    )
-    own = Figure("test", "beyond training", 35, "worse", "lost beyond", 0.25)
-    report = Report(three.systems, [test], [*three.figures, own], 40, 7)
-    assert "25.0 (n = 35)" in render(report)
