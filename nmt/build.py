@@ -43,11 +43,11 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
     if model.dim % model.heads:
         raise UserError(f"model.heads={model.heads}: must divide model.dim={model.dim}")
     try:
-        made = Transformer(model, source_size, target_size, partial(create, settings.encoding))
-        return made if torch.get_default_dtype() == torch.float32 else made.float()
+        network = Transformer(model, source_size, target_size, partial(create, settings.encoding))
+        return network if torch.get_default_dtype() == torch.float32 else network.float()
     except ValueError as e:
-        place = "" if str(e).startswith("encoding.") else "model: "
-        raise UserError(f"{place}{e}") from None
+        prefix = "" if str(e).startswith("encoding.") else "model: "
+        raise UserError(f"{prefix}{e}") from None
     except Exception as e:  # whatever the constructor of an encoding raises
         if not is_out_of_memory(e):
             hint = ON_META if "meta tensor" in str(e) else ""
@@ -64,9 +64,9 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
 
 def model(settings: Settings, source: Vocabulary, target: Vocabulary) -> Transformer:
     """Make the model for two vocabularies, which must have the languages of the settings."""
-    made = transformer(settings, len(source), len(target))
-    set_languages(made, settings.decode, source, target)
-    return made
+    network = transformer(settings, len(source), len(target))
+    set_languages(network, settings.decode, source, target)
+    return network
 
 
 class Uninitialised(TorchFunctionMode):

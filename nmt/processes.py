@@ -108,5 +108,5 @@ def exit_reason(code: int) -> str:
     """An exit code in words; it is negative where a signal ended the process."""
     if code >= 0:
         return f"exit {code}"
-    known = -code in set(signal.Signals)
-    return f"killed by {signal.Signals(-code).name if known else f'signal {-code}'}"
+    has_name = -code in set(signal.Signals)
+    return f"killed by {signal.Signals(-code).name if has_name else f'signal {-code}'}"

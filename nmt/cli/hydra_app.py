@@ -50,9 +50,9 @@ def launch(train: Train, runs: Sequence["PlannedRun"]) -> None:
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(cfg))
         job = partial(_train, train, list(runs))
         launcher = Plugins.instance().instantiate_launcher(context, job, cfg)
-        where = [line for line in runs[0].experiment.overrides if line.startswith("runs=")]
+        runs_override = [line for line in runs[0].experiment.overrides if line.startswith("runs=")]
         try:
-            launcher.launch([where] * len(runs), initial_job_idx=0)
+            launcher.launch([runs_override] * len(runs), initial_job_idx=0)
         except PLUGIN_ERRORS as error:
             log.warning("the launcher ended with %s", where_raised(error))
 

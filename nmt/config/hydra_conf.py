@@ -92,8 +92,8 @@ def default_values() -> dict[str, Any]:
     values["data"]["root"] = (
         check.OPEN
     )  # and not null, which the ??? of an option would not override
-    place = {name: declared.default for name, declared in check.keys_of(Place).items()}
-    return {"seed": check.keys_of(Settings)["seed"].default, **place, **values, "encoding": {}}
+    location = {name: declared.default for name, declared in check.keys_of(Place).items()}
+    return {"seed": check.keys_of(Settings)["seed"].default, **location, **values, "encoding": {}}
 
 
 ConfigStore.instance().store(DEFAULTS, default_values())
@@ -133,10 +133,10 @@ def _nearest(key: str) -> str:
     """Say which keys a misspelt one may have meant."""
     if owners := [e for e in options_of("encoding") if key in values_of("encoding", e)]:
         return f" with this encoding; these have it: {', '.join(owners)}"
-    known = [
+    names = [
         f"{group}.{name}" for group, schema in GROUPS.items() for name in check.keys_of(schema)
     ]
-    return check.suggest(key, [*known, *PLACE, "seed", *ABOUT])
+    return check.suggest(key, [*names, *PLACE, "seed", *ABOUT])
 
 
 def first_line(error: Exception) -> str:

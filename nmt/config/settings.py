@@ -341,12 +341,12 @@ GROUPS: dict[str, Any] = {
 def thaw(values: Mapping[str, Any]) -> Settings:
     """Make settings of plain values; UserError names the first key that is wrong or missing."""
     text = json.dumps(values)
-    if (place := text.find("${")) >= 0:  # which OmegaConf would look up, as ${oc.env:SECRET}
-        raise UserError(f"{text[place : place + 40]}: interpolation is not allowed here")
+    if (start := text.find("${")) >= 0:  # which OmegaConf would look up, as ${oc.env:SECRET}
+        raise UserError(f"{text[start : start + 40]}: interpolation is not allowed here")
     settings: Settings = check.read(Settings, values)
-    for where, value in integers(settings.encoding, "encoding"):
+    for name, value in integers(settings.encoding, "encoding"):
         if value > LARGEST:
-            raise UserError(f"{where}={value}: must be at most {LARGEST}")
+            raise UserError(f"{name}={value}: must be at most {LARGEST}")
     return settings
 
 
@@ -366,13 +366,13 @@ def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     return replace(settings, decode=check.read(Decode, values, "decode"))
 
 
-def integers(options: Mapping[str, Any], where: str) -> Iterator[tuple[str, int]]:
+def integers(options: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, int]]:
     """The keys of integers among the options of encodings, and their values."""
     for name, value in options.items():
         if isinstance(value, dict):
-            yield from integers(value, f"{where}.{name}")
+            yield from integers(value, f"{prefix}.{name}")
         elif isinstance(value, int) and not isinstance(value, bool):
-            yield f"{where}.{name}", value
+            yield f"{prefix}.{name}", value
 
 
 def is_path(name: str) -> bool:

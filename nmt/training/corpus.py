@@ -35,13 +35,13 @@ def prepare(settings: Settings, run: Path | None = None) -> Prepared:
     if not all(file_of(path).is_file() for path in tests):
         return prepared
     try:
-        known, total = data.count_known(prepared, *tests)
+        overlap, total = data.count_known(prepared, *tests)
     except UserError as error:  # nmt-evaluate will say so, too
         log.warning("test text: %s", error)
     else:
-        if known:
+        if overlap:
             why = "are also training pairs; its scores are too good"
-            log.warning(f"test text: {known:,} of its {total:,} pairs {why}")
+            log.warning(f"test text: {overlap:,} of its {total:,} pairs {why}")
     return prepared
 
 

@@ -99,9 +99,9 @@ class Feed:
         """Whether a checkpoint follows update `step`: evenly spaced, always at an epoch's end."""
         if every := self.options.checkpoint_every:
             return step % every == 0
-        before, updates = place.batch // self.options.accumulate, self.updates(place.epoch)
+        done, updates = place.batch // self.options.accumulate, self.updates(place.epoch)
         number = min(self.options.checkpoints_per_epoch, updates)
-        return (before + 1) * number // updates > before * number // updates
+        return (done + 1) * number // updates > done * number // updates
 
     def host_batches(self, place: DataPlace) -> list[Batch]:
         """Make the batches of an update, of all ranks."""
@@ -119,7 +119,7 @@ class Feed:
         """
         all_numbers = self.batch_numbers(place)
         numbers = list(self.world.shard(all_numbers))
-        made = [
+        batches = [
             to_device(part, self.device)._replace(
                 counted=bool(numbers), position=(number - place.batch, n)
             )
@@ -131,4 +131,4 @@ class Feed:
             if not self.batches.workers.count or is_over(later, place, self.options):
                 break
             self.batches.begin(place.epoch, self.world.shard(self.batch_numbers(place)))
-        return made
+        return batches

@@ -42,10 +42,10 @@ class Graft:
 
     def __str__(self) -> str:
         parts = [f"{len(self.loaded)} tensors loaded"]
-        for what in ("zero_initialised", "new", "dropped"):
-            if names := getattr(self, what):
+        for kind in ("zero_initialised", "new", "dropped"):
+            if names := getattr(self, kind):
                 more = f" and {len(names) - NAMED} more" if names[NAMED:] else ""
-                parts.append(f"{what.replace('_', '-')}: {', '.join(names[:NAMED])}{more}")
+                parts.append(f"{kind.replace('_', '-')}: {', '.join(names[:NAMED])}{more}")
         exact = "as the parent" if self.difference < 1e-5 else "not as the parent"
         parts.append(f"step 0 computes {exact} (largest difference {self.difference:.2g})")
         return "; ".join([*parts, *self.effects])
@@ -83,9 +83,9 @@ def graft(model: Transformer, settings: Settings, path: str | Path) -> Graft:
     removed = [e for key, e in before.items() if key not in after]
     report = _copy(model, parent.model, added)
     report.difference = difference(model, parent.model)
-    for what, entries, whole in (("taken away", removed, parent.model), ("added", added, model)):
+    for change, entries, whole in (("taken away", removed, parent.model), ("added", added, model)):
         for name in sorted({e.name for e in entries}):
-            report.effects.append(f"{name} {what}: {_effect(whole, name)}")
+            report.effects.append(f"{name} {change}: {_effect(whole, name)}")
     report.origin = {
         "weights_sha256": sha256,
         "config": freeze(parent.settings),
@@ -133,8 +133,8 @@ def _named(model: Transformer) -> dict[str, tuple[Tensor, Encoding | None]]:
         for name, t in modeldir.untie(e).items()
     }
     owned = {id(t) for t, _ in entries.values()}
-    others = modeldir.untie(model).items()
-    return {**{n: (t, None) for n, t in others if id(t) not in owned}, **entries}
+    tensors = modeldir.untie(model).items()
+    return {**{n: (t, None) for n, t in tensors if id(t) not in owned}, **entries}
 
 
 @torch.no_grad()
@@ -147,8 +147,8 @@ def difference(*models: Transformer) -> float:
     logits = []  # [4, length, vocab] each
     for model in models:
         device, training = next(model.parameters()).device, model.training
-        there = {name: c.to(device) for name, c in columns.items()}
-        logits.append(model.eval()(source.to(device), target.to(device), there).cpu())
+        moved = {name: c.to(device) for name, c in columns.items()}
+        logits.append(model.eval()(source.to(device), target.to(device), moved).cpu())
         model.train(training)
     return float((logits[0] - logits[1]).abs().max())
 
@@ -156,8 +156,8 @@ def difference(*models: Transformer) -> float:
 def _effect(model: Transformer, name: str) -> str:
     """Say how much the logits change if the entries of a name are left out."""
     entries = [e for e in model.entries if e.name == name]
-    own = (e.streams > 1 or e.changes_width or not e.projects_keys for e in entries)
-    if any(own) or any(e.may_lack_gradients for e in entries):
+    projects = (e.streams > 1 or e.changes_width or not e.projects_keys for e in entries)
+    if any(projects) or any(e.may_lack_gradients for e in entries):
         return "not measured alone, as it comes with other projections"
     without = build.shallow(model)
     for encodings in without.sites.values():

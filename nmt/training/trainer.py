@@ -267,8 +267,8 @@ class Trainer:
             lines = [line for batch in self.feed.host_batches(update.place) for line in batch.lines]
             self.progress.report("skipped", {**fields, "lines": lines})
             if self.nonfinite >= self.options.nonfinite_patience:
-                what = f"{self.nonfinite} updates in a row were not finite"
-                raise self.diverged(update.step, what)
+                reason = f"{self.nonfinite} updates in a row were not finite"
+                raise self.diverged(update.step, reason)
         self.progress.advance(update.step)
         if update.step % self.options.log_every == 0 and self.meter.tokens:
             means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
