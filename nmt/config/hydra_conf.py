@@ -89,9 +89,7 @@ def default_values() -> dict[str, Any]:
     """The defaults of all keys, in plain values."""
     groups = {group: check.keys_of(schema) for group, schema in GROUPS.items()}
     values: dict[str, Any] = {g: {k: v.default for k, v in ks.items()} for g, ks in groups.items()}
-    values["data"]["root"] = (
-        check.OPEN
-    )  # and not null, which the ??? of an option would not override
+    values["data"]["root"] = check.OPEN  # null would not be overridden by the ??? of an option
     location = {name: declared.default for name, declared in check.keys_of(Place).items()}
     return {"seed": check.keys_of(Settings)["seed"].default, **location, **values, "encoding": {}}
 
