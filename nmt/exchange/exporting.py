@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from nmt import build
+from nmt.config.check import to_yaml
 from nmt.config.settings import Engine, Model, Settings
 from nmt.errors import UserError
 from nmt.exchange import (
@@ -63,18 +64,25 @@ def refuse_target(settings: Settings, trained: Trained | None = None) -> None:
 def _check_form(settings: Settings, target: Engine) -> None:
     """Refuse shape, positions and kind of segmenter that an engine does not have."""
     with torch.random.fork_rng(devices=[]):
-        model = build.transformer(build.shrink(settings), VOCAB, VOCAB).eval()
+        small = build.shrink(settings)
+        model = build.transformer(small, VOCAB, VOCAB).eval()
     _move(model)
-    family = FAMILIES.get(target)
-    if family is None:
+    if (family := FAMILIES.get(target)) is None:
         ctranslate2_write.positions(settings, model, LONGEST)
     else:
+        form = [*sinusoids(*family.sinusoids), "segmenter=unigram"]
+        for key, value in family.required.items():
+            form += [f"model.{key}={to_yaml(value)}"] * (value != getattr(Model, key))
         try:
-            families.check_form(settings, model, family)
+            for key, value in family.required.items():
+                if (other := getattr(settings.model, key)) != value:
+                    raise UserError(f"model.{key}={to_yaml(other)}: {target} has no such models")
+            no_side: Any = None
+            families.component_order(Trained(small, model, no_side, no_side, {}), family)
+            families.refuse(settings, model, family.engine)
         except UserError as error:
-            shape = [f"model.{k}={v}" for k, v in family.required.items() if v != getattr(Model, k)]
-            form = " ".join([*sinusoids(*family.sinusoids), *shape, "segmenter=unigram"])
-            raise UserError(f"{error}; all that {target} holds: {form.lower()}") from None
+            holds = f"all that it holds: {' '.join(form)}"
+            raise UserError(f"{error}; {holds}; or choose trainer.target=ctranslate2") from None
     if target != "ctranslate2" and settings.segmenter.kind in ("bpe", "codes"):
         what = f"segmenter.kind={settings.segmenter.kind}: {target} knows SentencePiece alone"
         raise UserError(f"{what}; train with segmenter=unigram, or export --to ctranslate2")

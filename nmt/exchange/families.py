@@ -110,22 +110,17 @@ MARIAN_NPZ = Family(
 )
 
 
-def check_form(settings: Settings, model: Transformer, family: Family) -> None:
-    """Refuse a model whose shape or positions are not those of a family."""
+def check(trained: Trained, family: Family) -> list[Unigram]:
+    """Refuse a model that is not of a family; returns the segmenters of source and target."""
     for key, value in family.required.items():
-        if (given := getattr(settings.model, key)) != value:
+        if (given := getattr(trained.settings.model, key)) != value:
             advice = f"train with model.{key}={str(value).lower()}"
             if key == "target_bos":
                 advice = f"export --to {'marian' if given else 'marian-npz'}"
             what = f"model.{key}={str(given).lower()}: cannot be exported to {family.title}"
             raise UserError(f"{what}; {advice}, or export --to ctranslate2")
-    component_order(model, family)
-    refuse(settings, model, family.engine)
-
-
-def check(trained: Trained, family: Family) -> list[Unigram]:
-    """Refuse a model that is not of a family; returns the segmenters of source and target."""
-    check_form(trained.settings, trained.model, family)
+    component_order(trained, family)
+    refuse(trained.settings, trained.model, family.engine)
     why = "knows pieces of SentencePiece alone; train with segmenter=unigram"
     sides = trained.source, trained.target
     segmenters = [plain_sentencepiece(s.segmenter, family.engine, why) for s in sides]
@@ -136,7 +131,7 @@ def check(trained: Trained, family: Family) -> list[Unigram]:
     return segmenters
 
 
-def component_order(model: Transformer, family: Family) -> Tensor:
+def component_order(trained: Trained, family: Family) -> Tensor:
     """Which of our components each of theirs is [dim]; UserError unless positions are theirs.
 
     Where sines and cosines alternate here, the same numbers stand in another order there: so do
@@ -144,7 +139,7 @@ def component_order(model: Transformer, family: Family) -> Tensor:
     """
     layout, denominator, start = family.sinusoids
     for name in ("encoder", "decoder"):
-        entries = list(model.sites[name])
+        entries = list(trained.model.sites[name])
         e = entries[0] if len(entries) == 1 else None
         if not (
             isinstance(e, Absolute) and (e.positions, e.denominator) == (Index(start), denominator)
@@ -154,7 +149,7 @@ def component_order(model: Transformer, family: Family) -> Tensor:
             nearest = " ".join(sinusoids(*family.sinusoids))
             raise UserError(f"{what} {family.engine}, which {why}; the nearest is {nearest}")
         layout = e.layout
-    components = torch.arange(model.source_embedding.embedding_dim)
+    components = torch.arange(trained.settings.model.dim)
     if layout == "halves":
         return components
     return torch.cat([components[0::2], components[1::2]])

@@ -20,7 +20,7 @@ MARIAN = ["encoding=absolute", "encoding.absolute.layout=halves", "model.norm=po
     [
         ("ctranslate2", ["encoding=lstm"], "encoding.lstm: cannot be exported"),
         ("argos", [], "segmenter.kind=bpe: argos knows SentencePiece alone"),
-        ("marian", ["encoding=rotary"], "model.norm=post segmenter=unigram"),
+        ("marian", ["encoding=rotary"], "segmenter=unigram model.norm=post"),
         ("marian", ["encoding=rotary", "model.norm=post"], "the nearest is encoding=absolute"),
         ("marian", MARIAN, "segmenter.kind=bpe: marian knows SentencePiece alone"),
     ],
