@@ -1,6 +1,7 @@
 """From a model to the files of another engine, kept where they are proven to compute the same."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,12 @@ def _check_form(settings: Settings, target: Engine) -> None:
     with torch.random.fork_rng(devices=[]):
         small = build.shrink(settings)
         model = build.transformer(small, VOCAB, VOCAB).eval()
+    for name in settings.trainer.freeze:
+        with suppress(ValueError):  # of a layer that the small model lacks
+            build.freeze(model, [name])
     _move(model)
     if (family := FAMILIES.get(target)) is None:
-        ctranslate2_write.positions(settings, model, LONGEST)
+        ctranslate2_write.positions(small, model, LONGEST)
     else:
         form = [*sinusoids(*family.sinusoids), "segmenter=unigram"]
         for key, value in family.required.items():
@@ -79,7 +83,7 @@ def _check_form(settings: Settings, target: Engine) -> None:
                     raise UserError(f"model.{key}={to_yaml(other)}: {target} has no such models")
             no_side: Any = None
             families.component_order(Trained(small, model, no_side, no_side, {}), family)
-            families.refuse(settings, model, family.engine)
+            families.refuse(small, model, family.engine)
         except UserError as error:
             holds = f"all that it holds: {' '.join(form)}"
             raise UserError(f"{error}; {holds}; or choose trainer.target=ctranslate2") from None
