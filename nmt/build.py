@@ -95,10 +95,7 @@ class Uninitialised(TorchFunctionMode):
 def set_languages(
     model: Transformer, decode: Decode, source: Vocabulary, target: Vocabulary
 ) -> None:
-    """Have a model read and write the languages of its settings.
-
-    UserError for one that the vocabulary lacks, and what `check_languages` raises.
-    """
+    """Have a model read and write the languages of its settings; UserError for an unknown one."""
     check_languages(model, decode)
     for side, vocabulary in (("source", source), ("target", target)):
         key = f"{side}_language"
@@ -106,10 +103,7 @@ def set_languages(
 
 
 def check_languages(model: Transformer, decode: Decode) -> None:
-    """Raise UserError for one where encodings read a column with a number for each piece.
-
-    That of a language has none.
-    """
+    """Raise UserError for a language if encodings read a column: its piece has no number there."""
     for key in ("source_language", "target_language"):
         if (name := getattr(decode, key)) is not None and model.columns:
             raise UserError(

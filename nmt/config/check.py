@@ -229,10 +229,7 @@ def parse(kind: Any, text: str) -> Any:
 
 
 def suggest(name: str, choices: Iterable[str]) -> str:
-    """Say what a wrong name may have meant: '; did you mean X?', or all names if they are few.
-
-    Of dotted names, the last parts are compared, too.
-    """
+    """Say which name a wrong one may have meant, by its last part, too; or all, if they are few."""
     names = sorted(choices)
     by_last = {other.rpartition(".")[2]: other for other in names}
     last = get_close_matches(name.rpartition(".")[2], by_last, 1)
