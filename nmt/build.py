@@ -70,9 +70,9 @@ def model(settings: Settings, source: Vocabulary, target: Vocabulary) -> Transfo
 
 
 class Uninitialised(TorchFunctionMode):
-    """A context in which a model is made whose weights will be read: none is drawn.
+    """A context in which a model is made without drawing weights, which will be read.
 
-    Memory that is not written to is none: embeddings that are tied later take their size once.
+    Memory that is never written takes no space: embeddings that are tied later take theirs once.
     """
 
     def __torch_function__(
@@ -140,10 +140,9 @@ def shallow(model: Transformer) -> Transformer:
 
 
 def meta_model(settings: Settings, source_size: int, target_size: int) -> Transformer:
-    """The model on the meta device: shapes without numbers, which take no memory.
+    """Make the model on the meta device: shapes without numbers, which take no memory.
 
-    It takes a second or two: for meta tensors torch imports its compiler. Raises what
-    `transformer` does.
+    It takes a second or two: for meta tensors torch imports its compiler.
     """
     with torch.device("meta"):
         return transformer(settings, source_size, target_size)

@@ -198,8 +198,8 @@ def in_file(path: Path) -> Iterator[None]:
 def load(path: str | Path, device: "str | torch.device" = "cpu") -> Trained:
     """Read a run directory's best checkpoint, or one checkpoint directory.
 
-    Every byte is compared with the manifest before it is parsed. Raises UserError: exit 66
-    where nothing is, 65 where something else or something damaged is.
+    Every byte is compared with the manifest before it is parsed. Raises UserError: 66 if nothing
+    is there, 65 if it is damaged or no model.
     """
     return reading(path, lambda checkpoint: _load(checkpoint, device))
 
@@ -218,10 +218,7 @@ def _load(checkpoint: Path, device: "str | torch.device") -> Trained:
 def model_of(
     settings: Settings, source: Side, target: Side, tensors: "dict[str, Tensor]", path: Path
 ) -> "Transformer":
-    """The model that has these tensors, in evaluation mode.
-
-    Raises UserError for settings that no model can have, and what `set_weights` does.
-    """
+    """Make the model of these tensors, in evaluation mode; UserError (65) if they do not fit."""
     from nmt import build
 
     size, held = settings.model, sum(tensor.numel() for tensor in tensors.values())

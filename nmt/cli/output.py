@@ -256,9 +256,9 @@ def _open_plain(name: str | None) -> Iterator[OutputStream]:
 
 
 def write_outputs(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:
-    """Show a table, then write its files; none is lost where others, or stdout, cannot be had.
+    """Show a table, then write its files, each of them though stdout or another file fails.
 
-    Raises UserError (74) that names the files which failed, and what stdout raised.
+    Raises UserError (74) that names the failed files, or the error of stdout.
     """
     closed: OSError | None = None
     try:

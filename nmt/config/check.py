@@ -147,9 +147,9 @@ def read(schema: Any, values: Any, prefix: str = "") -> Any:
 def arguments(
     schema: Any, values: Any, prefix: str = "", idle: Iterable[str] = (), also: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """The values as the keys of a schema want them, `idle` ones apart; raises as `read`.
+    """Convert values to the types of a schema's keys; UserError for the first wrong one.
 
-    `also`: other names that a misspelling may have meant.
+    `idle`: keys that do not count. `also`: other names that a misspelling may have meant.
     """
     keys = {name: declared for name, declared in keys_of(schema).items() if name not in idle}
     if not isinstance(values, Mapping):

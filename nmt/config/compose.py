@@ -182,9 +182,9 @@ def _check_encodings(override: Override, has_tau: bool, folders: Folders) -> Non
 def _leave_out_other_entries(
     cfg: DictConfig, typed: Mapping[str, Override], folders: Folders
 ) -> None:
-    """Where an override chooses encodings, leave out entries that a run or experiment has besides.
+    """Where an override chooses encodings, leave out those of a run or experiment.
 
-    Such a file changes keys of the entries that it chose, as `encoding.absolute.at`.
+    Such a file may set keys of its own encodings, as `encoding.absolute.at`.
     """
     if "encoding" not in typed:
         return

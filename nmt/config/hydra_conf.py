@@ -64,9 +64,9 @@ def chosen_options(override: Override) -> list[str]:
 
 @contextmanager
 def reading_conf(overrides: Sequence[Override]) -> Iterator[None]:
-    """Let Hydra's compose read conf/; its complaints become UserErrors.
+    """Let Hydra's compose read conf/ in this context; its errors become UserErrors.
 
-    Other threads wait. Afterwards the state of Hydra is what it was, for a program that uses Hydra.
+    Other threads wait. Hydra's former state is restored, for a program that uses Hydra itself.
     """
     with _HYDRA, translating_errors(overrides):
         outer = GlobalHydra.instance().hydra

@@ -42,7 +42,7 @@ def write(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
 def directory(path: Path) -> Iterator[Path]:
     """Yield a directory to fill; it appears at `path`, with its manifest, or not at all.
 
-    The manifest lists all files but README.md. Raises OSError that names the path.
+    The manifest lists all files but README.md. Raises OSError with the path.
     """
     with atomic.temporary_directory(path) as folder:
         yield folder
@@ -69,10 +69,7 @@ class OtherFormatError(UserError):
 
 
 class VerifiedDirectory:
-    """Reads files of a directory only as its manifest describes them.
-
-    Raises UserError (exit 65) for anything that is not exactly as it was written.
-    """
+    """Reads files of a directory; UserError (65) for one that differs from the manifest."""
 
     def __init__(self, path: Path, kind: str = "a model directory") -> None:
         """`kind`: what the directory should be, for the message where it has no manifest."""

@@ -38,9 +38,8 @@ def move_average(average: nn.Module, model: nn.Module, step: int, decay: float) 
 def average_run(run: Path, count: int, which: str) -> Trained:
     """Return the mean of the `count` "last" or "best" checkpoints of a run.
 
-    Checkpoints that were saved on a signal do not count: they were not measured, and an
-    uninterrupted run does not have them. Raises UserError: 66 where there is no run, 65 where it
-    keeps fewer checkpoints than that, where one is damaged, and where they are not of one run.
+    Checkpoints that were saved on a signal do not count, as an uninterrupted run has none of them.
+    Raises UserError: 66 without a run, 65 for too few, damaged or mixed checkpoints.
     """
     directory = run / CHECKPOINTS
     if not directory.is_dir():

@@ -59,7 +59,7 @@ class Checkpoints:
     def __init__(self, run: Path, keep: int, keep_best: int = 1) -> None:
         """`keep`: how many of the newest are kept, and `keep_best`: how many of the best.
 
-        Those that were saved on a signal displace none that were measured: nmt-average needs these.
+        Checkpoints saved on a signal displace no measured ones, which nmt-average needs.
         """
         self.run, self.keep, self.keep_best = run, keep, keep_best
         self.directory = run / modeldir.CHECKPOINTS

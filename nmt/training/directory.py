@@ -155,9 +155,9 @@ def config_is_settled(path: Path) -> bool:
 
 
 def _refuse_other_things(path: Path) -> None:
-    """Raise UserError (exit 73) for a directory that holds other things, and no run.
+    """Raise UserError for a directory that holds other files and no run (73).
 
-    Where the directory of the checkpoints is a file, or a link to what is not mounted: exit 65.
+    If the directory of checkpoints is a file, or a link to a disk that is not mounted: 65.
     """
     directory = path / CHECKPOINTS
     if os.path.lexists(directory) and not directory.is_dir():

@@ -72,8 +72,7 @@ def halve(batch: Batch) -> list[Batch]:
 class Feed:
     """The batches of a training, update by update, and which updates a checkpoint follows.
 
-    The last update of an epoch may have fewer batches; none has those of two epochs. A batch that
-    is made in several parts counts once.
+    The last update of an epoch may have fewer batches than the others.
     """
 
     def __init__(
@@ -114,8 +113,8 @@ class Feed:
     def device_batches(self, place: DataPlace, step: int) -> list[DeviceBatch]:
         """Make this rank's batches of an update, on the device; `step`: updates made so far.
 
-        The last update of an epoch may have fewer batches than there are ranks. A rank that has
-        none goes through the first without counting it, as all take part in the sum of gradients.
+        The last update of an epoch may have fewer batches than there are ranks. A rank without one
+        computes the first, uncounted, since every rank must take part in the sum of gradients.
         """
         all_numbers = self.batch_numbers(place)
         numbers = list(self.world.shard(all_numbers))

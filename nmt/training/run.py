@@ -64,11 +64,11 @@ def train(
     """Train, or resume training; a run that is finished stays as it is.
 
     Settings are checked, the directory opened, the parent (trainer.init_from) read and the corpus
-    prepared, in this order, so that errors come early. `refuse_target` is called before that, and
-    with the model, on the CPU, before the first update.
+    prepared, in this order, so that errors come early. `refuse_target` is called before the corpus
+    is prepared, and with the model, on the CPU, before the first update.
 
-    Raises UserError, also where a signal (exit 128 + its number) or trainer.max_hours (75) stopped
-    the run.
+    Raises UserError, also if a signal (exit 128 + its number) or trainer.max_hours (75) stops the
+    run.
     """
     preflight.check(settings)
     with open_run(directory, settings, world) as run:
@@ -90,10 +90,10 @@ def train(
 
 
 def check_start(settings: Settings, begun: bool, refuse_target: RefuseTarget | None = None) -> None:
-    """Raise UserError for what would end training at once, or at its first checkpoint.
+    """Raise UserError for what would end training at its start, or at its first checkpoint.
 
-    That is a callback that is not there, a BLEU that cannot be computed here and, unless the run
-    has `begun`, a parent that will not do, or what trainer.target cannot hold.
+    That is a missing callback, a BLEU that cannot be computed here and, unless the run has `begun`,
+    an unfit parent, or a model that trainer.target cannot hold.
     """
     trainer = settings.trainer
     if trainer.callback is not None:
@@ -117,10 +117,9 @@ def prepare(settings: Settings, directory: Path, world: World) -> Prepared:
 
 
 def refuse_other_data(run: Run, fingerprint: str) -> None:
-    """Raise UserError (65) if the run was trained on another corpus, or started otherwise.
+    """Raise UserError (65) if the run was trained on another corpus, or from another parent.
 
-    The weights of trainer.init_from were read before the first step, so a start that is gone is no
-    obstacle, nor is a run that has another best checkpoint since.
+    A parent was read before the first step: it may be gone by now, or have another best checkpoint.
     """
     if run.saved is None:
         return

@@ -52,11 +52,7 @@ class Graft:
 
 
 def check(settings: Settings, path: str | Path) -> None:
-    """Raise UserError for a parent that is damaged or missing (65, 66).
-
-    Likewise (2) for one that has another size, or lacks a language. Every byte is compared with its
-    manifest, so that nothing is wrong with it later.
-    """
+    """Read a parent; UserError if it is damaged (65), missing (66), of another size or language."""
     parent = modeldir.load(path)
     for key in SIZE:  # else tensors of the layers would not fit, or would mean something else
         size, needed = getattr(settings.model, key), getattr(parent.settings.model, key)
@@ -122,9 +118,9 @@ def _copy(model: Transformer, parent: Transformer, added: list[Encoding]) -> Gra
 
 
 def _named(model: Transformer) -> dict[str, tuple[Tensor, Encoding | None]]:
-    """Each saved tensor with the entry that owns it, by a name that does not depend on their order.
+    """Return saved tensors and the entries that own them, by names without the entries' order.
 
-    Among them are random numbers that an entry drew once and does not train, such as FoPE's.
+    Random numbers that are drawn once and not trained, such as FoPE's, are among them.
     """
     entries = {
         f"{site}.{e.name}.{name}": (t, e)
