@@ -40,10 +40,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def launch(train: Train, runs: Sequence["PlannedRun"]) -> None:
-    """Train runs by the launcher of Hydra that their overrides choose, each with its log.
-
-    A run that fails stops no other; whoever planned the runs sees afterwards which are unfinished.
-    """
+    """Train runs by the Hydra launcher that their overrides choose; a failure stops no other."""
     overrides = parse(runs[0].experiment.overrides)
     with reading_conf(overrides):
         cfg = compose(overrides)

@@ -241,9 +241,6 @@ def symbols_of(data: Data) -> tuple[str, ...]:
 
 
 def columns_of(data: Data) -> dict[str, str]:
-    """The columns that a corpus has for its source: name -> "word" or "sentence".
-
-    Where one has an integer per word, there is also WORDS.
-    """
+    """Return name -> "word" or "sentence" of a corpus's columns; WORDS, too, if any is per word."""
     columns: dict[str, str] = {name: column.per for name, column in data.columns.items()}
     return columns | ({WORDS: "word"} if "word" in columns.values() else {})

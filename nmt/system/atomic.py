@@ -93,10 +93,7 @@ def hold_lock(path: Path, waiting: str) -> Iterator[None]:
 
 
 def discard(path: Path) -> None:
-    """Remove a directory; a kill midway leaves a temporary name, which no reader opens.
-
-    Raises OSError, and changes nothing, if it is read-only.
-    """
+    """Remove a directory, or leave a temporary name at a kill; OSError if it is read-only."""
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     doomed = temporary_of(path)

@@ -96,10 +96,7 @@ class VerifiedDirectory:
                 raise UserError(f"{where}: {visible(name, 80)!r}: no entry of a file", Exit.DATA)
 
     def verify(self) -> None:
-        """Compare all files with the manifest, once in a process while none of them changes.
-
-        Files that the manifest does not list are ignored.
-        """
+        """Compare all listed files with the manifest, once in a process while none changes."""
         try:
             stamp = _stamp(self.path)
             if _verified.get(self.path.resolve()) == stamp:

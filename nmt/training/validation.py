@@ -33,8 +33,8 @@ def perplexity(
 ) -> float:
     """Return exp of the mean negative log-likelihood per token, EOS included, unsmoothed.
 
-    The ranks share the batches, and all get the same result. There is no dropout, and the random
-    numbers that training will draw stay the same.
+    The ranks share the batches, and all get the same result. The random numbers of training stay
+    the same.
     """
     total, tokens = torch.zeros((), dtype=torch.float64, device=device), 0
     gpus = [device] if device.type == "cuda" else []
