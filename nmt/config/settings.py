@@ -6,15 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from nmt.config import check
-from nmt.config.check import (
-    LARGEST,
-    Between,
-    Name,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveInt,
-    key,
-)
+from nmt.config.check import Between, Name, NonNegativeFloat, NonNegativeInt, PositiveInt, key
 from nmt.config.data import Data, Segmentation
 from nmt.errors import UserError
 
@@ -343,11 +335,7 @@ def thaw(values: Mapping[str, Any]) -> Settings:
     text = json.dumps(values)
     if (start := text.find("${")) >= 0:  # which OmegaConf would look up, as ${oc.env:SECRET}
         raise UserError(f"{text[start : start + 40]}: interpolation is not allowed here")
-    settings: Settings = check.read(Settings, values)
-    for name, value in integers(settings.encoding, "encoding"):
-        if value > LARGEST:
-            raise UserError(f"{name}={value}: must be at most {LARGEST}")
-    return settings
+    return check.read(Settings, values)
 
 
 def freeze(settings: Settings) -> dict[str, Any]:

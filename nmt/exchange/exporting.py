@@ -35,11 +35,8 @@ WRITERS: Mapping[str, tuple[Library, Callable[[Trained], Export]]] = {
     "m2m100": (TRANSFORMERS, transformers_write.prepare_m2m100),
     "argos": (CTRANSLATE2, argos.prepare),
 }  # by name: what runs such models, and what raises UserError for one that cannot be such
-FAMILIES = {
-    "marian": families.MARIAN,
-    "marian-npz": families.MARIAN_NPZ,
-    "m2m100": families.M2M100,
-}  # those that hold one form of positions, and one shape
+# engines of one shape and one form of positions
+FAMILIES = {"marian": families.MARIAN, "marian-npz": families.MARIAN_NPZ, "m2m100": families.M2M100}
 VOCAB = 12  # word types of a small model
 
 
