@@ -43,11 +43,11 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
     if model.dim % model.heads:
         raise UserError(f"model.heads={model.heads}: must divide model.dim={model.dim}")
     try:
-        made = Transformer(model, source_size, target_size, partial(create, settings.encoding))
-        return made if torch.get_default_dtype() == torch.float32 else made.float()
+        network = Transformer(model, source_size, target_size, partial(create, settings.encoding))
+        return network if torch.get_default_dtype() == torch.float32 else network.float()
     except ValueError as e:
-        place = "" if str(e).startswith("encoding.") else "model: "
-        raise UserError(f"{place}{e}") from None
+        prefix = "" if str(e).startswith("encoding.") else "model: "
+        raise UserError(f"{prefix}{e}") from None
     except Exception as e:  # whatever the constructor of an encoding raises
         if not is_out_of_memory(e):
             hint = ON_META if "meta tensor" in str(e) else ""
@@ -64,15 +64,15 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
 
 def model(settings: Settings, source: Vocabulary, target: Vocabulary) -> Transformer:
     """Make the model for two vocabularies, which must have the languages of the settings."""
-    made = transformer(settings, len(source), len(target))
-    set_languages(made, settings.decode, source, target)
-    return made
+    network = transformer(settings, len(source), len(target))
+    set_languages(network, settings.decode, source, target)
+    return network
 
 
 class Uninitialised(TorchFunctionMode):
-    """A context in which a model is made whose weights will be read: none is drawn.
+    """A context in which a model is made without drawing weights, which will be read.
 
-    Memory that is not written to is none: embeddings that are tied later take their size once.
+    Memory that is never written takes no space: embeddings that are tied later take theirs once.
     """
 
     def __torch_function__(
@@ -95,10 +95,7 @@ class Uninitialised(TorchFunctionMode):
 def set_languages(
     model: Transformer, decode: Decode, source: Vocabulary, target: Vocabulary
 ) -> None:
-    """Have a model read and write the languages of its settings.
-
-    UserError for one that the vocabulary lacks, and what `check_languages` raises.
-    """
+    """Have a model read and write the languages of its settings; UserError for an unknown one."""
     check_languages(model, decode)
     for side, vocabulary in (("source", source), ("target", target)):
         key = f"{side}_language"
@@ -106,10 +103,7 @@ def set_languages(
 
 
 def check_languages(model: Transformer, decode: Decode) -> None:
-    """Raise UserError for one where encodings read a column with a number for each piece.
-
-    That of a language has none.
-    """
+    """Raise UserError for a language if encodings read a column: its piece has no number there."""
     for key in ("source_language", "target_language"):
         if (name := getattr(decode, key)) is not None and model.columns:
             raise UserError(
@@ -146,10 +140,9 @@ def shallow(model: Transformer) -> Transformer:
 
 
 def meta_model(settings: Settings, source_size: int, target_size: int) -> Transformer:
-    """The model on the meta device: shapes without numbers, which take no memory.
+    """Make the model on the meta device: shapes without numbers, which take no memory.
 
-    It takes a second or two: for meta tensors torch imports its compiler. Raises what
-    `transformer` does.
+    It takes a second or two: for meta tensors torch imports its compiler.
     """
     with torch.device("meta"):
         return transformer(settings, source_size, target_size)

@@ -107,8 +107,8 @@ def checkpoints(directory: Path) -> list[Path]:
 def open_model(path: Path) -> VerifiedDirectory:
     """Open a model directory; UserError (65) where it is none, or holds a model for other tools."""
     if (path / SETTINGS_BESIDE).exists():
-        what = "written by nmt-export for another engine; give the model itself"
-        raise UserError(f"{path}: {what}", Exit.DATA)
+        reason = "written by nmt-export for another engine; give the model itself"
+        raise UserError(f"{path}: {reason}", Exit.DATA)
     kind = foreign.recognise(path)
     if kind is not None and kind is not foreign.OWN:
         advice = kind.advice.format(path=path)
@@ -198,8 +198,8 @@ def in_file(path: Path) -> Iterator[None]:
 def load(path: str | Path, device: "str | torch.device" = "cpu") -> Trained:
     """Read a run directory's best checkpoint, or one checkpoint directory.
 
-    Every byte is compared with the manifest before it is parsed. Raises UserError: exit 66
-    where nothing is, 65 where something else or something damaged is.
+    Every byte is compared with the manifest before it is parsed. Raises UserError: 66 if nothing
+    is there, 65 if it is damaged or no model.
     """
     return reading(path, lambda checkpoint: _load(checkpoint, device))
 
@@ -216,12 +216,9 @@ def _load(checkpoint: Path, device: "str | torch.device") -> Trained:
 
 
 def model_of(
-    settings: Settings, source: Side, target: Side, tensors: "dict[str, Tensor]", where: Path
+    settings: Settings, source: Side, target: Side, tensors: "dict[str, Tensor]", path: Path
 ) -> "Transformer":
-    """The model that has these tensors, in evaluation mode.
-
-    Raises UserError for settings that no model can have, and what `set_weights` does.
-    """
+    """Make the model of these tensors, in evaluation mode; UserError (65) if they do not fit."""
     from nmt import build
 
     size, held = settings.model, sum(tensor.numel() for tensor in tensors.values())
@@ -230,10 +227,10 @@ def model_of(
     if table > 2**25 or size.dim * max(size.dim, size.feedforward_dim) > held:
         # the meta device takes no memory, but a second or two
         shapes = build.meta_model(settings, len(source.vocabulary), len(target.vocabulary))
-        check_tensors(shapes, tensors, where)
+        check_tensors(shapes, tensors, path)
     with build.Uninitialised():
         model = build.model(settings, source.vocabulary, target.vocabulary)
-    set_weights(model, tensors, where)
+    set_weights(model, tensors, path)
     return model.eval()
 
 
@@ -242,8 +239,8 @@ def is_saved(trained: Trained) -> bool:
     import torch
 
     assert trained.directory is not None
-    saved, now = read_tensors(open_model(trained.directory), WEIGHTS), weights(trained.model)
-    return saved.keys() == now.keys() and all(torch.equal(saved[n], now[n]) for n in now)
+    saved, current = read_tensors(open_model(trained.directory), WEIGHTS), weights(trained.model)
+    return saved.keys() == current.keys() and all(torch.equal(saved[n], current[n]) for n in saved)
 
 
 def check_model(trained: Trained) -> None:
@@ -304,22 +301,22 @@ def untie(model: "torch.nn.Module") -> "dict[str, Tensor]":
     return {n: t for n, t in tensors.items() if first.setdefault(id(t), n) == n}
 
 
-def set_weights(model: "torch.nn.Module", tensors: "dict[str, Tensor]", where: Path) -> None:
+def set_weights(model: "torch.nn.Module", tensors: "dict[str, Tensor]", path: Path) -> None:
     """Set a model's weights by name; UserError (65) unless names and shapes are the model's."""
-    check_tensors(model, tensors, where)
+    check_tensors(model, tensors, path)
     model.load_state_dict(tensors, strict=False)  # without tied names: these are the same parameter
 
 
-def check_tensors(model: "torch.nn.Module", tensors: "dict[str, Tensor]", where: Path) -> None:
+def check_tensors(model: "torch.nn.Module", tensors: "dict[str, Tensor]", path: Path) -> None:
     """Raise UserError (65) for other names, shapes or number formats than the model's."""
     expected = untie(model)
     if different := sorted(set(expected) ^ set(tensors)):
         kind = "is missing" if different[0] in expected else "belongs to another model"
-        raise UserError(f"{where}: the tensor {visible(different[0], 80)} {kind}", Exit.DATA)
+        raise UserError(f"{path}: the tensor {visible(different[0], 80)} {kind}", Exit.DATA)
     for name, tensor in tensors.items():
         if (tensor.shape, tensor.dtype) != (expected[name].shape, expected[name].dtype):
             raise UserError(
-                f"{where}: {name} is {list(tensor.shape)} {tensor.dtype}, "
+                f"{path}: {name} is {list(tensor.shape)} {tensor.dtype}, "
                 f"its config asks for {list(expected[name].shape)} {expected[name].dtype}",
                 Exit.DATA,
             )

@@ -98,8 +98,8 @@ def _read(path: Path, run: Path | None) -> tuple[dict[str, Any], dict[str, Any] 
         plain = freeze(begun)
         return plain, plain["data"]
     settings = freeze(read_settings(path))
-    places = path.resolve(), path.resolve().parent.parent  # a run, or one of its checkpoints
-    trained = next((p for p in places if (p / CHECKPOINTS).is_dir()), None)
+    candidates = path.resolve(), path.resolve().parent.parent  # a run, or one of its checkpoints
+    trained = next((p for p in candidates if (p / CHECKPOINTS).is_dir()), None)
     if trained is None or not (trained / CONFIG).is_file():
         return settings, None
     return settings, freeze(read_config(trained))["data"]

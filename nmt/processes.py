@@ -56,11 +56,10 @@ def run_all(
 ) -> dict[str, int]:
     """Run all commands, `at_once` at a time, and return the exit code of each by name.
 
-    One that fails does not stop the others. Where there are several GPUs, each of those that run
-    at once sees another one, unless its arguments say which it wants. Every `every` seconds a line
-    on stderr has the `state(name)` of those that run. On Ctrl-C, or SIGTERM and SIGUSR1 (which
-    raise UserError, exit 143 and 138), what runs is asked to stop and waited for: nmt-train saves
-    first, so that the same command resumes.
+    A failure stops no other command. With several GPUs, each command sees one of them, unless its
+    arguments name one. Every `every` seconds a line on stderr shows the `state(name)` of running
+    commands. On Ctrl-C, or SIGTERM and SIGUSR1 (UserError, exit 143 and 138), running commands are
+    asked to stop and waited for: nmt-train saves first, so that the same command resumes.
     """
     waiting, codes = list(commands), dict[str, int]()
     running: dict[int, tuple[str, Any]] = {}  # name and process by slot: GPUs have one each
@@ -108,5 +107,5 @@ def exit_reason(code: int) -> str:
     """An exit code in words; it is negative where a signal ended the process."""
     if code >= 0:
         return f"exit {code}"
-    known = -code in set(signal.Signals)
-    return f"killed by {signal.Signals(-code).name if known else f'signal {-code}'}"
+    has_name = -code in set(signal.Signals)
+    return f"killed by {signal.Signals(-code).name if has_name else f'signal {-code}'}"

@@ -72,11 +72,11 @@ Launcher = Callable[[list[PlannedRun]], None]  # trains these runs, each with it
 
 
 def plan_runs(sweep: Sweep) -> tuple[list[PlannedRun], list[LeftOut]]:
-    """Compose and check all runs; raises UserError for the first that cannot be.
+    """Compose and check all runs; UserError for the first that cannot be trained.
 
-    Also for one whose directory is another's, is in use, or holds a run of another config. What
-    cannot be among the runs of a glob is left out, and so is what a scale has no corpus for, unless
-    it was named by `run=`.
+    Also for a directory of two runs, in use, or of a run with another config. Of a glob, runs that
+    cannot be trained are left out; so are runs for which a scale has no corpus, unless `run=` names
+    them.
     """
     experiments, left_out = list[Experiment](), list[LeftOut]()
     for overrides in sweep.jobs:
@@ -128,7 +128,7 @@ def outcome_of(run: PlannedRun, corpus: Prepared | None = None) -> Outcome | Non
     """Return the outcome of a finished run; None if it is not finished, or never began.
 
     Raises UserError for a directory that is in use, damaged, or of another config, and (65) for a
-    run on another corpus than this one, if there is one.
+    run on another corpus than `corpus`.
     """
     if not run.directory.exists():
         return None
@@ -154,11 +154,11 @@ def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, Prepared]:
 def train_all(
     runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared], launch: Launcher | None = None
 ) -> tuple[list[PlannedRun], list[FailedRun]]:
-    """Train all runs that are not finished; return those that are, and those that still are not.
+    """Train all unfinished runs; return the runs that are finished then, and those that failed.
 
-    `corpora`: the prepared one of each run, by its name. Each is an nmt-train of its own, as many
-    side by side as `jobs=` says or as fit, unless `launch` starts them. The same call again goes on
-    where they stopped. Raises UserError as `outcome_of` does, before any starts.
+    `corpora`: the prepared corpus of each run, by its name. Each run is a process, as many at once
+    as `jobs=` says or as fit, unless `launch` starts them. The same call again resumes them. Raises
+    UserError for a run that `outcome_of` refuses, before any starts.
     """
     pending = [run for run in runs if outcome_of(run, corpora[run.name]) is None]
     at_once = runs[0].experiment.jobs or free_slots(runs[0].settings)

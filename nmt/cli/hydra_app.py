@@ -40,19 +40,16 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def launch(train: Train, runs: Sequence["PlannedRun"]) -> None:
-    """Train runs by the launcher of Hydra that their overrides choose, each with its log.
-
-    A run that fails stops no other; whoever planned the runs sees afterwards which are unfinished.
-    """
+    """Train runs by the Hydra launcher that their overrides choose; a failure stops no other."""
     overrides = parse(runs[0].experiment.overrides)
     with reading_conf(overrides):
         cfg = compose(overrides)
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(cfg))
         job = partial(_train, train, list(runs))
         launcher = Plugins.instance().instantiate_launcher(context, job, cfg)
-        where = [line for line in runs[0].experiment.overrides if line.startswith("runs=")]
+        runs_override = [line for line in runs[0].experiment.overrides if line.startswith("runs=")]
         try:
-            launcher.launch([where] * len(runs), initial_job_idx=0)
+            launcher.launch([runs_override] * len(runs), initial_job_idx=0)
         except PLUGIN_ERRORS as error:
             log.warning("the launcher ended with %s", where_raised(error))
 

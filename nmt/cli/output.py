@@ -117,7 +117,7 @@ class ResumableOutput(OutputStream):
             )
         record = manifest.read(self.record)
         try:
-            before, progress = dict(record["identity"]), Progress(**record["progress"])
+            recorded, progress = dict(record["identity"]), Progress(**record["progress"])
             whole = progress.lines >= 0 and progress.bytes <= self.part.stat().st_size
         except (TypeError, KeyError, ValueError):
             whole = False
@@ -125,8 +125,8 @@ class ResumableOutput(OutputStream):
             raise UserError(f"{self.record}: damaged; remove {self.part} to begin anew", Exit.DATA)
         if not progress.lines:
             return Progress()
-        if key := next((k for k in self.identity if before.get(k) != self.identity[k]), None):
-            old, new = before.get(key), self.identity[key]
+        if key := next((k for k in self.identity if recorded.get(k) != self.identity[k]), None):
+            old, new = recorded.get(key), self.identity[key]
             is_hash = key.startswith(("model", "text"))
             difference = f"another {key}" if is_hash else f"{key}={old}, now {new}"
             raise UserError(
@@ -258,7 +258,7 @@ def _open_plain(name: str | None) -> Iterator[OutputStream]:
 def write_outputs(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:
     """Show a table, then write its files, even if others or stdout cannot be written.
 
-    Raises UserError (74) that names the files which failed, and what stdout raised.
+    Raises UserError (74) that names the failed files, or the error of stdout.
     """
     closed: OSError | None = None
     try:

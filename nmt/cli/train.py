@@ -174,10 +174,7 @@ def train_sweep(sweep: "Sweep", command: str) -> None:
 
 
 def next_commands(trained: "Sequence[Experiment]", is_child: bool = False) -> None:
-    """The commands that a user wants after training, on stderr while stdout names the runs.
-
-    One evaluation for each corpus. Its files are named where the runs do not name them all.
-    """
+    """Log the commands that come next: an evaluation of each corpus, with files if not named."""
     from nmt import build
     from nmt.config.settings import freeze
     from nmt.evaluation.testsets import columns_of_test, corpus_test_files, unnamed_files

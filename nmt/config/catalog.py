@@ -60,8 +60,8 @@ def config_dir_override(*folders: str | None) -> list[str]:
     named = [folder for folder in folders if folder is not None]
     if any(not folder or not Path(folder).is_dir() for folder in named):
         raise UserError("--config-dir: name a directory of your own options", Exit.USAGE)
-    places = [f"file://{Path(folder).resolve()}" for folder in named]
-    return [f"{SEARCHPATH}={quote(places)}"] if places else []
+    urls = [f"file://{Path(folder).resolve()}" for folder in named]
+    return [f"{SEARCHPATH}={quote(urls)}"] if urls else []
 
 
 def quote(value: Any) -> str:
@@ -79,8 +79,8 @@ def quote(value: Any) -> str:
 def folders_in(overrides: Iterable[Override]) -> Folders:
     """Return the directories of options that overrides name in addition to conf/, checked."""
     typed = [override.value() for override in overrides if override.key_or_group == SEARCHPATH]
-    places = [p for value in typed for p in (value if isinstance(value, list) else [value])]
-    folders = tuple(Path(str(place).removeprefix("file://")) for place in places)
+    urls = [p for value in typed for p in (value if isinstance(value, list) else [value])]
+    folders = tuple(Path(str(url).removeprefix("file://")) for url in urls)
     check_folders(folders)
     return folders
 

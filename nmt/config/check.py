@@ -132,8 +132,8 @@ def to_plain(value: Any) -> Any:
     return [to_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def read(schema: Any, values: Any, where: str = "") -> Any:
-    """Make an object of a schema from plain values, whose place in messages is `where`.
+def read(schema: Any, values: Any, prefix: str = "") -> Any:
+    """Make an object of a schema from plain values; `prefix`: the dotted key that has them.
 
     Raises UserError for the first key that is unknown, wrong, or without a value.
     """
@@ -141,57 +141,53 @@ def read(schema: Any, values: Any, where: str = "") -> Any:
     if isinstance(values, Mapping) and "kind" in keys_of(schema):
         idle = idle_keys(schema, values.get("kind", keys_of(schema)["kind"].default))
         values = {name: value for name, value in values.items() if name not in idle}
-    return schema(**arguments(schema, values, where, idle))
+    return schema(**arguments(schema, values, prefix, idle))
 
 
 def arguments(
-    schema: Any, values: Any, where: str = "", idle: Iterable[str] = (), also: Iterable[str] = ()
+    schema: Any, values: Any, prefix: str = "", idle: Iterable[str] = (), also: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """The values as the keys of a schema want them, `idle` ones apart; raises as `read`.
+    """Convert values to the types of a schema's keys; UserError for the first wrong one.
 
-    `also`: other names that a misspelling may have meant.
+    `idle`: keys that do not count. `also`: other names that a misspelling may have meant.
     """
     keys = {name: declared for name, declared in keys_of(schema).items() if name not in idle}
     if not isinstance(values, Mapping):
-        raise UserError(f"{where}={values}: expected keys and values, of {', '.join(keys)}")
+        raise UserError(f"{prefix}={values}: expected keys and values, of {', '.join(keys)}")
     for name in values:
         if name not in keys:
-            raise UserError(
-                f"{join_key(where, name)}: no such key{suggest(str(name), [*keys, *also])}"
-            )
+            meant = suggest(str(name), [*keys, *also])
+            raise UserError(f"{join_key(prefix, name)}: no such key{meant}")
     for name, declared in keys.items():
         if values.get(name, declared.default) in (..., OPEN):
-            raise UserError(
-                f"{join_key(where, name)}: has no value; give {join_key(where, name)}=..."
-            )
-    return {
-        name: fit(keys[name].kind, value, join_key(where, name)) for name, value in values.items()
-    }
+            dotted = join_key(prefix, name)
+            raise UserError(f"{dotted}: has no value; give {dotted}=...")
+    return {n: fit(keys[n].kind, value, join_key(prefix, n)) for n, value in values.items()}
 
 
-def fit(kind: Any, value: Any, where: str) -> Any:
+def fit(kind: Any, value: Any, name: str) -> Any:
     """Convert a value to its type; UserError if it does not fit."""
     if get_origin(kind) is Annotated:
         bare, *rules = get_args(kind)
-        fitted = fit(bare, value, where)
+        fitted = fit(bare, value, name)
         for rule in rules:
             if fitted is not None and (why := rule.refusal(fitted)):
-                raise UserError(f"{where}={value}: {why}")
+                raise UserError(f"{name}={value}: {why}")
         return fitted
     if NoneType in (kinds := get_args(kind)):
         (other,) = (k for k in kinds if k is not NoneType)
-        return None if value is None else fit(other, value, where)
+        return None if value is None else fit(other, value, name)
     if get_origin(kind) is Literal:
         if not any(value == choice and type(value) is type(choice) for choice in kinds):
-            raise UserError(f"{where}={value}: choose one of {', '.join(map(to_yaml, kinds))}")
+            raise UserError(f"{name}={value}: choose one of {', '.join(map(to_yaml, kinds))}")
         return value
     if get_origin(kind) is list and isinstance(value, list | tuple):
-        return [fit(kinds[0], inner, where) for inner in value]
+        return [fit(kinds[0], inner, name) for inner in value]
     if get_origin(kind) is dict and isinstance(value, Mapping):
-        return {str(n): fit(kinds[1], inner, join_key(where, n)) for n, inner in value.items()}
+        return {str(n): fit(kinds[1], inner, join_key(name, n)) for n, inner in value.items()}
     if is_dataclass(kind):
-        return read(kind, value, where)
-    return _plain_value(kind, value, where)
+        return read(kind, value, name)
+    return _plain_value(kind, value, name)
 
 
 EXPECTED = {
@@ -204,16 +200,16 @@ EXPECTED = {
 }
 
 
-def _plain_value(kind: Any, value: Any, where: str) -> Any:
+def _plain_value(kind: Any, value: Any, name: str) -> Any:
     """A number, text, list or mapping; UserError where it is another one."""
     whole = kind is float and type(value) is int
     expected = get_origin(kind) or kind
     if expected is not Any and type(value) is not expected and not whole:
-        raise UserError(f"{where}={value}: expected {EXPECTED.get(expected, expected)}")
+        raise UserError(f"{name}={value}: expected {EXPECTED.get(expected, expected)}")
     if type(value) is float and not math.isfinite(value):
-        raise UserError(f"{where}={value}: expected a finite number")
+        raise UserError(f"{name}={value}: expected a finite number")
     if type(value) in (int, float) and abs(value) > LARGEST:
-        raise UserError(f"{where}={value}: must be at most {LARGEST}")
+        raise UserError(f"{name}={value}: must be at most {LARGEST}")
     return float(value) if whole else value
 
 
@@ -232,12 +228,9 @@ def parse(kind: Any, text: str) -> Any:
         return text
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Say what a wrong name may have meant: '; did you mean X?', or all names if they are few.
-
-    Of dotted names, the last parts are compared, too.
-    """
-    names = sorted(known)
+def suggest(name: str, choices: Iterable[str]) -> str:
+    """Say which name a wrong one may have meant, by its last part, too; or all, if they are few."""
+    names = sorted(choices)
     by_last = {other.rpartition(".")[2]: other for other in names}
     last = get_close_matches(name.rpartition(".")[2], by_last, 1)
     match = get_close_matches(name, names, 1) or [by_last[each] for each in last]
@@ -246,9 +239,9 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"; choose one of {', '.join(names)}" if len(names) <= 20 else "; see --help"
 
 
-def join_key(where: str, name: object) -> str:
+def join_key(prefix: str, name: object) -> str:
     """Return the dotted name of a key within another."""
-    return f"{where}.{name}" if where else str(name)
+    return f"{prefix}.{name}" if prefix else str(name)
 
 
 def to_yaml(value: Any) -> str:

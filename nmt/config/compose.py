@@ -77,11 +77,11 @@ def experiment_of(words: Iterable[str], inherit: Inherit | None = None) -> Exper
     if isinstance(values["data"], dict) and values["data"].get("root") == check.OPEN:
         values["data"]["root"] = None  # all files are named
     settings = thaw({name: values.get(name, check.OPEN) for name in OWN})
-    place = check.read(Place, {name: values.get(name, check.OPEN) for name in PLACE})
+    location = check.read(Place, {name: values.get(name, check.OPEN) for name in PLACE})
     changed = _changed(overrides, others)
-    name = place.name or _name(settings, "limits" in others, changed, overrides)
-    run, lines = Path(place.runs, name), lines_of(overrides)
-    return Experiment(settings, run, lines, changed, place.jobs, others)
+    name = location.name or _name(settings, "limits" in others, changed, overrides)
+    run, lines = Path(location.runs, name), lines_of(overrides)
+    return Experiment(settings, run, lines, changed, location.jobs, others)
 
 
 def compose_config(overrides: Sequence[Override], inherit: Inherit | None = None) -> DictConfig:
@@ -182,9 +182,9 @@ def _check_encodings(override: Override, has_tau: bool, folders: Folders) -> Non
 def _leave_out_other_entries(
     cfg: DictConfig, typed: Mapping[str, Override], folders: Folders
 ) -> None:
-    """Where an override chooses encodings, leave out entries that a run or experiment has besides.
+    """Where an override chooses encodings, leave out those of a run or experiment.
 
-    Such a file changes keys of the entries that it chose, as `encoding.absolute.at`.
+    Such a file may set keys of its own encodings, as `encoding.absolute.at`.
     """
     if "encoding" not in typed:
         return
@@ -263,8 +263,8 @@ def _warn_of_overruled(typed: Mapping[str, Override], folders: Folders) -> None:
             if means.get(key, value) != value and f"{group}.{key}" not in typed
         ]
         if overruled:
-            said = f"{group}={option}: {'='.join(chooser)} sets {', '.join(overruled)}"
-            _warn(f"{said}; to change a key, give it")
+            message = f"{group}={option}: {'='.join(chooser)} sets {', '.join(overruled)}"
+            _warn(f"{message}; to change a key, give it")
 
 
 @cache
@@ -303,7 +303,7 @@ def _name(
     if data.name == "files" and (data.root or not data.corpora):
         root = Path(data.train_source).parent if data.root is None else Path(data.root)
         corpus = re.sub(r"[^\w.-]+", "_", root.resolve().name) or data.name
-    place = f"{corpus}/{label}"
+    name = f"{corpus}/{label}"
     if at_scale:
-        place = f"table-{place}-max{data.max_length}"
-    return "-".join([place, *changed, f"seed{settings.seed}"])
+        name = f"table-{name}-max{data.max_length}"
+    return "-".join([name, *changed, f"seed{settings.seed}"])

@@ -171,9 +171,9 @@ class Data:
     corpus_seed: NonNegativeInt = key(1, "draws the sentences", TOY)
 
     def __post_init__(self) -> None:
-        given = [name for name in ("dev_lines", "columns", "corpora") if getattr(self, name)]
-        if len(given) > 1:
-            first, second, *_ = given
+        chosen = [name for name in ("dev_lines", "columns", "corpora") if getattr(self, name)]
+        if len(chosen) > 1:
+            first, second, *_ = chosen
             raise UserError(f"data.{first}: not with data.{second}; leave one of the two out")
         _check_columns(self.columns)
         _check_corpora(self.corpora)
@@ -196,26 +196,26 @@ RECIPE = tuple(name for name, f in Data.__dataclass_fields__.items() if f.metada
 
 def _check_columns(columns: dict[str, Column]) -> None:
     for name, column in columns.items():
-        where = f"data.columns.{name}"
+        dotted = f"data.columns.{name}"
         if not COLUMN_NAME.fullmatch(name):
-            raise UserError(f"{where}: a column is named by small letters, digits and _")
+            raise UserError(f"{dotted}: a column is named by small letters, digits and _")
         if name == WORDS:
-            raise UserError(f"{where}: made of all text; choose another name")
+            raise UserError(f"{dotted}: made of all text; choose another name")
         if column.per != "word" and name == HEADS:
-            raise UserError(f"{where}.per={column.per}: each word has a head; say word")
+            raise UserError(f"{dotted}.per={column.per}: each word has a head; say word")
 
 
 def _check_corpora(corpora: dict[str, Corpus]) -> None:
     for name, corpus in corpora.items():
-        where = f"data.corpora.{name}"
+        dotted = f"data.corpora.{name}"
         if not CORPUS_NAME.fullmatch(name):
-            raise UserError(f"{where}: a corpus is named by letters, digits and _")
+            raise UserError(f"{dotted}: a corpus is named by letters, digits and _")
         if (corpus.dev_source is None) != (corpus.dev_target is None):
-            raise UserError(f"{where}: give dev_source and dev_target, or neither")
-        _check_symbols(f"{where}.tag", [] if corpus.tag is None else [corpus.tag])
+            raise UserError(f"{dotted}: give dev_source and dev_target, or neither")
+        _check_symbols(f"{dotted}.tag", [] if corpus.tag is None else [corpus.tag])
 
 
-def _check_symbols(where: str, symbols: Iterable[str]) -> None:
+def _check_symbols(dotted: str, symbols: Iterable[str]) -> None:
     """Raise UserError for one that not every segmenter could leave whole."""
     for symbol in symbols:
         if (
@@ -225,7 +225,7 @@ def _check_symbols(where: str, symbols: Iterable[str]) -> None:
             or symbol.endswith("@@")  # as all pieces but the last of a word do
         ):
             raise UserError(
-                f"{where}={symbol}: expected characters without spaces, normalised by NFKC, "
+                f"{dotted}={symbol}: expected characters without spaces, normalised by NFKC, "
                 "without \u2581 and with no @@ at the end, such as <name>"
             )
 
@@ -241,9 +241,6 @@ def symbols_of(data: Data) -> tuple[str, ...]:
 
 
 def columns_of(data: Data) -> dict[str, str]:
-    """The columns that a corpus has for its source: name -> "word" or "sentence".
-
-    Where one has an integer per word, there is also WORDS.
-    """
+    """Return name -> "word" or "sentence" of a corpus's columns; WORDS, too, if any is per word."""
     columns: dict[str, str] = {name: column.per for name, column in data.columns.items()}
     return columns | ({WORDS: "word"} if "word" in columns.values() else {})

@@ -64,9 +64,9 @@ def chosen_options(override: Override) -> list[str]:
 
 @contextmanager
 def reading_conf(overrides: Sequence[Override]) -> Iterator[None]:
-    """Let Hydra's compose read conf/; its complaints become UserErrors.
+    """Let Hydra's compose read conf/ in this context; its errors become UserErrors.
 
-    Other threads wait. Afterwards the state of Hydra is what it was, for a program that uses Hydra.
+    Other threads wait. Hydra's former state is restored, for a program that uses Hydra itself.
     """
     with _HYDRA, translating_errors(overrides):
         outer = GlobalHydra.instance().hydra
@@ -89,11 +89,9 @@ def default_values() -> dict[str, Any]:
     """The defaults of all keys, in plain values."""
     groups = {group: check.keys_of(schema) for group, schema in GROUPS.items()}
     values: dict[str, Any] = {g: {k: v.default for k, v in ks.items()} for g, ks in groups.items()}
-    values["data"]["root"] = (
-        check.OPEN
-    )  # and not null, which the ??? of an option would not override
-    place = {name: declared.default for name, declared in check.keys_of(Place).items()}
-    return {"seed": check.keys_of(Settings)["seed"].default, **place, **values, "encoding": {}}
+    values["data"]["root"] = check.OPEN  # null would not be overridden by the ??? of an option
+    location = {name: declared.default for name, declared in check.keys_of(Place).items()}
+    return {"seed": check.keys_of(Settings)["seed"].default, **location, **values, "encoding": {}}
 
 
 ConfigStore.instance().store(DEFAULTS, default_values())
@@ -133,10 +131,10 @@ def _nearest(key: str) -> str:
     """Say which keys a misspelt one may have meant."""
     if owners := [e for e in options_of("encoding") if key in values_of("encoding", e)]:
         return f" with this encoding; these have it: {', '.join(owners)}"
-    known = [
+    names = [
         f"{group}.{name}" for group, schema in GROUPS.items() for name in check.keys_of(schema)
     ]
-    return check.suggest(key, [*known, *PLACE, "seed", *ABOUT])
+    return check.suggest(key, [*names, *PLACE, "seed", *ABOUT])
 
 
 def first_line(error: Exception) -> str:

@@ -6,15 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from nmt.config import check
-from nmt.config.check import (
-    LARGEST,
-    Between,
-    Name,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveInt,
-    key,
-)
+from nmt.config.check import Between, Name, NonNegativeFloat, NonNegativeInt, PositiveInt, key
 from nmt.config.data import Data, Segmentation
 from nmt.errors import UserError
 
@@ -341,13 +333,9 @@ GROUPS: dict[str, Any] = {
 def thaw(values: Mapping[str, Any]) -> Settings:
     """Make settings of plain values; UserError names the first key that is wrong or missing."""
     text = json.dumps(values)
-    if (place := text.find("${")) >= 0:  # which OmegaConf would look up, as ${oc.env:SECRET}
-        raise UserError(f"{text[place : place + 40]}: interpolation is not allowed here")
-    settings: Settings = check.read(Settings, values)
-    for where, value in integers(settings.encoding, "encoding"):
-        if value > LARGEST:
-            raise UserError(f"{where}={value}: must be at most {LARGEST}")
-    return settings
+    if (start := text.find("${")) >= 0:  # which OmegaConf would look up, as ${oc.env:SECRET}
+        raise UserError(f"{text[start : start + 40]}: interpolation is not allowed here")
+    return check.read(Settings, values)
 
 
 def freeze(settings: Settings) -> dict[str, Any]:
@@ -366,13 +354,13 @@ def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     return replace(settings, decode=check.read(Decode, values, "decode"))
 
 
-def integers(options: Mapping[str, Any], where: str) -> Iterator[tuple[str, int]]:
+def integers(options: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, int]]:
     """The keys of integers among the options of encodings, and their values."""
     for name, value in options.items():
         if isinstance(value, dict):
-            yield from integers(value, f"{where}.{name}")
+            yield from integers(value, f"{prefix}.{name}")
         elif isinstance(value, int) and not isinstance(value, bool):
-            yield f"{where}.{name}", value
+            yield f"{prefix}.{name}", value
 
 
 def is_path(name: str) -> bool:

@@ -32,7 +32,7 @@ class Sweep(NamedTuple):
 
 
 def sweep_of(overrides: list[Override], multirun: bool = False) -> Sweep | None:
-    """The product of all values of `multirun` (-m), or of an experiment; None for a single run.
+    """Return all combinations of values (-m), or the runs of an experiment; None for a single run.
 
     An override of the command line replaces the experiment's own values for its key.
     Raises UserError for options that do not exist; composing a run refuses what else is wrong.

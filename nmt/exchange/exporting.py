@@ -1,12 +1,14 @@
 """Write a model for another engine; the files are kept if they are proven to compute the same."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from nmt import build
+from nmt.config.check import to_yaml
 from nmt.config.settings import Engine, Model, Settings
 from nmt.errors import UserError
 from nmt.exchange import (
@@ -31,11 +33,8 @@ WRITERS: Mapping[str, tuple[Library, Callable[[Trained], Export]]] = {
     "m2m100": (TRANSFORMERS, transformers_write.prepare_m2m100),
     "argos": (CTRANSLATE2, argos.prepare),
 }  # name of an engine -> its library, and the writer, which raises UserError for unfit models
-FAMILIES = {
-    "marian": families.MARIAN,
-    "marian-npz": families.MARIAN_NPZ,
-    "m2m100": families.M2M100,
-}  # those that hold one form of positions, and one shape
+# engines of one shape and one form of positions
+FAMILIES = {"marian": families.MARIAN, "marian-npz": families.MARIAN_NPZ, "m2m100": families.M2M100}
 VOCAB = 12  # word types of a small model
 
 
@@ -61,18 +60,23 @@ def refuse_target(settings: Settings, trained: Trained | None = None) -> None:
 def _check_form(settings: Settings, target: Engine) -> None:
     """Refuse shape, positions and kind of segmenter that an engine does not have."""
     with torch.random.fork_rng(devices=[]):
-        model = build.transformer(build.shrink(settings), VOCAB, VOCAB).eval()
+        small = build.shrink(settings)
+        model = build.transformer(small, VOCAB, VOCAB).eval()
+    for name in settings.trainer.freeze:
+        with suppress(ValueError):  # of a layer that the small model lacks
+            build.freeze(model, [name])
     _move(model)
-    family = FAMILIES.get(target)
-    if family is None:
-        ctranslate2_write.positions(settings, model)
+    if (family := FAMILIES.get(target)) is None:
+        ctranslate2_write.positions(small, model)
     else:
+        form = [*sinusoids(*family.sinusoids), "segmenter=unigram"]
+        for key, value in family.required.items():
+            form += [f"model.{key}={to_yaml(value)}"] * (value != getattr(Model, key))
         try:
-            families.check_form(settings, model, family)
+            families.check_form(small, model, family)
         except UserError as error:
-            shape = [f"model.{k}={v}" for k, v in family.required.items() if v != getattr(Model, k)]
-            form = " ".join([*sinusoids(*family.sinusoids), *shape, "segmenter=unigram"])
-            raise UserError(f"{error}; all that {target} holds: {form.lower()}") from None
+            holds = f"all that it holds: {' '.join(form)}"
+            raise UserError(f"{error}; {holds}; or choose trainer.target=ctranslate2") from None
     if target != "ctranslate2" and settings.segmenter.kind in ("bpe", "codes"):
         what = f"segmenter.kind={settings.segmenter.kind}: {target} knows SentencePiece alone"
         raise UserError(f"{what}; train with segmenter=unigram, or export --to ctranslate2")

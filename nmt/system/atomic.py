@@ -43,7 +43,7 @@ def name_errors(path: Path) -> Iterator[None]:
 def replace(path: Path, content: bytes | Callable[[Path], object]) -> None:
     """Write a file so that a reader sees the old content or the new, never a part.
 
-    A function writes it at a temporary name, which ends as the path does.
+    `content`: bytes, or a function that writes the file at a temporary path with the same ending.
     """
     temporary = temporary_of(path)
     try:
@@ -93,10 +93,7 @@ def hold_lock(path: Path, waiting: str) -> Iterator[None]:
 
 
 def discard(path: Path) -> None:
-    """Remove a directory; a kill midway leaves a temporary name, which no reader opens.
-
-    Raises OSError; one that may not be written to stays as it is.
-    """
+    """Remove a directory, or leave a temporary name at a kill; OSError if it is read-only."""
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     doomed = temporary_of(path)

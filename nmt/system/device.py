@@ -21,11 +21,11 @@ def pick(name: str | torch.device) -> torch.device:
 
 
 def set_up(device: torch.device, *, tf32: bool = False, threads: int | None = None) -> None:
-    """Set for the whole process how torch computes on a device, as every command does.
+    """Set how torch computes on a device, for the whole process.
 
-    tf32: products of float32 round their factors to 10 bits of fraction on a GPU. Otherwise none
-    does, not those of convolutions and recurrent layers either, which torch rounds by default.
-    threads: on the CPU; None: those that torch has, but no more than the process may use.
+    tf32: on a GPU, products of float32 round their factors to 10 bits of fraction. Otherwise none
+    does, not even those of convolutions and recurrent layers, which torch rounds by default.
+    threads: on the CPU; None: torch's choice, but no more than the process may use.
     """
     torch.set_num_threads(usable_threads() if threads is None else threads)
     if device.type != "cuda":

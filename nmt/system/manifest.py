@@ -42,7 +42,7 @@ def write(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
 def directory(path: Path) -> Iterator[Path]:
     """Yield a directory to fill; it appears at `path`, with its manifest, or not at all.
 
-    The manifest lists all files but README.md. Raises OSError that names the path.
+    The manifest lists all files but README.md. Raises OSError with the path.
     """
     with atomic.temporary_directory(path) as folder:
         yield folder
@@ -69,10 +69,7 @@ class OtherFormatError(UserError):
 
 
 class VerifiedDirectory:
-    """Reads files of a directory only as its manifest describes them.
-
-    Raises UserError (exit 65) for anything that is not exactly as it was written.
-    """
+    """Reads files of a directory; UserError (65) for one that differs from the manifest."""
 
     def __init__(self, path: Path, kind: str = "a model directory") -> None:
         """`kind`: what the directory should be, for the message where it has no manifest."""
@@ -99,10 +96,7 @@ class VerifiedDirectory:
                 raise UserError(f"{where}: {visible(name, 80)!r}: no entry of a file", Exit.DATA)
 
     def verify(self) -> None:
-        """Compare all files with the manifest, once in a process while none of them changes.
-
-        Files that the manifest does not list are ignored.
-        """
+        """Compare all listed files with the manifest, once in a process while none changes."""
         try:
             stamp = _stamp(self.path)
             if _verified.get(self.path.resolve()) == stamp:
@@ -115,10 +109,10 @@ class VerifiedDirectory:
 
     def verify_file(self, name: str) -> Path:
         """Return the path of a file after comparing size and hash, without holding it in memory."""
-        where = self.path / name
-        _check_size(where, None, self._entry(name)["bytes"])
-        self._compare(name, sha256_of(where))
-        return where
+        path = self.path / name
+        _check_size(path, None, self._entry(name)["bytes"])
+        self._compare(name, sha256_of(path))
+        return path
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """Return a file's bytes after comparing size and hash; at most `limit` bytes."""
@@ -141,8 +135,8 @@ class VerifiedDirectory:
 
     def _compare(self, name: str, actual: str) -> None:
         if actual != (expected := self.sha256(name)):
-            what = f"damaged; SHA-256 is {actual}, {NAME} says {visible(expected, 64)}"
-            raise UserError(f"{self.path / name}: {what}", Exit.DATA)
+            reason = f"damaged; SHA-256 is {actual}, {NAME} says {visible(expected, 64)}"
+            raise UserError(f"{self.path / name}: {reason}", Exit.DATA)
 
 
 def sha256_of(path: Path) -> str:
@@ -168,7 +162,7 @@ def dump_tensors(tensors: "dict[str, Tensor]") -> bytes:
     return safetensors.torch.save(tensors)  # and the copies that it is made of
 
 
-def parse(data: bytes, where: Path) -> Any:
+def parse(data: bytes, path: Path) -> Any:
     """Read JSON; raises UserError (exit 65) that names the file."""
 
     def refuse(constant: str) -> None:
@@ -177,38 +171,38 @@ def parse(data: bytes, where: Path) -> Any:
     try:
         return json.loads(data.decode("utf-8"), parse_constant=refuse)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
-        raise UserError(f"{where}: no valid JSON ({error})", Exit.DATA) from None
+        raise UserError(f"{path}: no valid JSON ({error})", Exit.DATA) from None
 
 
-def read(where: Path, limit: int | None = JSON_LIMIT) -> dict[str, Any]:
+def read(path: Path, limit: int | None = JSON_LIMIT) -> dict[str, Any]:
     """Read the object of a JSON file; raises UserError (exit 65) where there is none."""
-    return _object(read_bytes(where, limit), where)
+    return _object(read_bytes(path, limit), path)
 
 
-def _object(data: bytes, where: Path) -> dict[str, Any]:
-    values = parse(data, where)
+def _object(data: bytes, path: Path) -> dict[str, Any]:
+    values = parse(data, path)
     if not isinstance(values, dict):
-        raise UserError(f"{where}: expected a JSON object", Exit.DATA)
+        raise UserError(f"{path}: expected a JSON object", Exit.DATA)
     return values
 
 
-def read_bytes(where: Path, limit: int | None = None, expected: Any = None) -> bytes:
+def read_bytes(path: Path, limit: int | None = None, expected: Any = None) -> bytes:
     """Read a file of at most `limit` bytes; UserError (65) unless it is there and of that size."""
     try:
-        _check_size(where, limit, expected)
-        return where.read_bytes()
+        _check_size(path, limit, expected)
+        return path.read_bytes()
     except OSError as error:
-        raise UserError(f"{where}: {error.strerror}", Exit.DATA) from None
+        raise UserError(f"{path}: {error.strerror}", Exit.DATA) from None
 
 
-def _check_size(where: Path, limit: int | None, expected: Any) -> None:
-    if not where.is_file():
-        raise UserError(f"{where}: the file is missing", Exit.DATA)
-    size, says = where.stat().st_size, f"{NAME} says {visible(expected, 20)}"
+def _check_size(path: Path, limit: int | None, expected: Any) -> None:
+    if not path.is_file():
+        raise UserError(f"{path}: the file is missing", Exit.DATA)
+    size, says = path.stat().st_size, f"{NAME} says {visible(expected, 20)}"
     if expected is not None and size != expected:
-        raise UserError(f"{where}: damaged; it has {size} bytes, {says}", Exit.DATA)
+        raise UserError(f"{path}: damaged; it has {size} bytes, {says}", Exit.DATA)
     if limit is not None and size > limit:
-        raise UserError(f"{where}: {size} bytes; at most {limit} are accepted", Exit.DATA)
+        raise UserError(f"{path}: {size} bytes; at most {limit} are accepted", Exit.DATA)
 
 
 def _stamp(directory: Path) -> Stamp:

@@ -15,8 +15,8 @@ Writer = Callable[[Path], object]  # writes a file at a path
 def check_writable(files: Iterable[Path | None], directories: Iterable[Path | None] = ()) -> None:
     """Try to write each output, so that hours of work do not end at a typo or a full disk.
 
-    None stands for a file that is not requested; `directories` get files later. Nothing is left
-    behind. Raises UserError: 73 for what cannot be written.
+    None: a file that is not requested; `directories` get files later. Nothing is left behind.
+    Raises UserError (73) for an output that cannot be written.
     """
     try:
         for file in filter(None, files):
@@ -32,8 +32,7 @@ def check_writable(files: Iterable[Path | None], directories: Iterable[Path | No
 def _try_to_write(output: Path, file: Path) -> None:
     """Write a block next to a file of an output, force it to the disk, and remove it again.
 
-    Missing directories are made and removed, too. Raises OSError with the name of the output, or of
-    the file that stands in its way.
+    Missing directories are made and removed, too. Raises OSError that names the output.
     """
     missing = [path for path in file.parents if not path.exists()]
     temporary = atomic.temporary_of(file)

@@ -82,10 +82,7 @@ class Int8(nn.Module):
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x [..., inputs] by the rows of weight [outputs, inputs], plus bias: [..., outputs].
-
-    As F.linear but for the last bits; under autocast in its format, as F.linear.
-    """
+    """x [..., inputs] @ weight [outputs, inputs].T + bias: F.linear, but for the last bits."""
     if not _is_for_onednn(x, weight, weight.shape[0]):
         return F.linear(x, weight, bias)
     if torch.is_grad_enabled() and any(
@@ -105,7 +102,7 @@ def add_gradient(total: Tensor, of_outputs: Tensor, inputs: Tensor) -> None:
 
 
 def gradient(of_outputs: Tensor, inputs: Tensor) -> Tensor:
-    """A weight's gradient [outputs, inputs]: of_outputs.T @ inputs, as in `add_gradient`.
+    """Compute a weight's gradient [outputs, inputs]: of_outputs.T @ inputs.
 
     oneDNN copies the first factor, to read it by rows; so the narrower is first.
     """

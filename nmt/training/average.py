@@ -38,9 +38,8 @@ def move_average(average: nn.Module, model: nn.Module, step: int, decay: float) 
 def average_run(run: Path, count: int, which: str) -> Trained:
     """Return the mean of the `count` "last" or "best" checkpoints of a run.
 
-    Checkpoints that were saved on a signal do not count: they were not measured, and an
-    uninterrupted run does not have them. Raises UserError: 66 where there is no run, 65 where it
-    keeps fewer checkpoints than that, where one is damaged, and where they are not of one run.
+    Checkpoints that were saved on a signal do not count, as an uninterrupted run has none of them.
+    Raises UserError: 66 without a run, 65 for too few, damaged or mixed checkpoints.
     """
     directory = run / CHECKPOINTS
     if not directory.is_dir():
@@ -116,15 +115,15 @@ def _mean(paths: Sequence[Path]) -> Trained:
     return newest._replace(facts={**facts, AVERAGED: averaged}, digest="")
 
 
-def _refuse_other(where: Path, one: Trained, path: Path, other: Trained) -> None:
+def _refuse_other(first_path: Path, first: Trained, path: Path, other: Trained) -> None:
     """Raise UserError (65) unless two models may be checkpoints of one training."""
-    sides = [(model.source.to_json(), model.target.to_json()) for model in (one, other)]
-    if changes := differences(freeze(one.settings), freeze(other.settings)):
-        reason = f"another config than that of {where}: {', '.join(changes)}"
-    elif one.facts.get("fingerprint") != other.facts.get("fingerprint"):
-        reason = f"trained on other text than {where}"
+    sides = [(model.source.to_json(), model.target.to_json()) for model in (first, other)]
+    if changes := differences(freeze(first.settings), freeze(other.settings)):
+        reason = f"another config than that of {first_path}: {', '.join(changes)}"
+    elif first.facts.get("fingerprint") != other.facts.get("fingerprint"):
+        reason = f"trained on other text than {first_path}"
     elif sides[0] != sides[1]:
-        reason = f"another segmenter or vocabulary than that of {where}"
+        reason = f"another segmenter or vocabulary than that of {first_path}"
     else:
         return
     raise UserError(f"{path}: {reason}; only checkpoints of one run have a mean", Exit.DATA)

@@ -57,10 +57,7 @@ class Checkpoints:
     """The directory RUN/checkpoints, and the pointer RUN/best."""
 
     def __init__(self, run: Path, keep: int, keep_best: int = 1) -> None:
-        """`keep`: how many of the newest are kept, and `keep_best`: how many of the best.
-
-        Those that were saved on a signal displace none that were measured: nmt-average needs these.
-        """
+        """Keep the `keep` newest and the `keep_best` best; one saved on a signal displaces none."""
         self.run, self.keep, self.keep_best = run, keep, keep_best
         self.directory = run / modeldir.CHECKPOINTS
         self.costs: dict[str, list[float]] = {}  # of all checkpoints that are kept, by name

@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 def prepare(settings: Settings, run: Path | None = None) -> Prepared:
     """Prepare the corpus of settings, unless it is prepared already.
 
-    With trainer.init_from, text becomes the ids of that model, the parent. It may be gone by now,
-    as may files of a segmenter, if `run`, the directory of the run, has a checkpoint. Raises
-    UserError as `corpus.prepare.prepare` does, and 65 or 66 for an unreadable parent or file.
+    With trainer.init_from, segmenters and vocabularies are the parent's. If `run`, the directory of
+    the run, has a checkpoint, parent and files of a segmenter may be gone. Raises UserError for
+    text that cannot be used, and 65 or 66 for an unreadable parent or file.
     """
     prepared = data.prepare(settings.data, settings.segmenter, _sides(settings, run))
     names = settings.data.test_source, settings.data.test_target
@@ -36,13 +36,13 @@ def prepare(settings: Settings, run: Path | None = None) -> Prepared:
     if not all(file_of(path).is_file() for path in tests):
         return prepared
     try:
-        known, total = data.count_known(prepared, *tests)
+        overlap, total = data.count_known(prepared, *tests)
     except UserError as error:  # nmt-evaluate will say so, too
         log.warning("test text: %s", error)
     else:
-        if known:
+        if overlap:
             why = "are also training pairs; its scores are too good"
-            log.warning(f"test text: {known:,} of its {total:,} pairs {why}")
+            log.warning(f"test text: {overlap:,} of its {total:,} pairs {why}")
     return prepared
 
 
@@ -60,7 +60,7 @@ def key(settings: Settings) -> bytes:
 def _sides(settings: Settings, run: Path | None) -> Sides | None:
     """Return segmenters and vocabularies of the parent, or of files; None: they are learned.
 
-    Those of a run that has a checkpoint are in it, but files that are still there are read.
+    If those are gone, they are read from the checkpoint of the run.
     """
     parent, choice = settings.trainer.init_from, settings.segmenter
     saved = run if run is not None and modeldir.checkpoints(run / modeldir.CHECKPOINTS) else None

@@ -79,9 +79,9 @@ class Run:
 
     def write_config(self) -> None:
         """Write config.json, unless it is the same; rank 0 alone does."""
-        where, data = self.path / CONFIG, manifest.dump(freeze(self.settings))
-        if not self.world.rank and not (where.exists() and where.read_bytes() == data):
-            atomic.replace(where, data)
+        file, data = self.path / CONFIG, manifest.dump(freeze(self.settings))
+        if not self.world.rank and not (file.exists() and file.read_bytes() == data):
+            atomic.replace(file, data)
 
 
 @contextmanager
@@ -103,8 +103,8 @@ def open_run(path: Path, settings: Settings, world: World = SINGLE) -> Iterator[
     checkpoints = Checkpoints(path, trainer.keep_checkpoints, trainer.keep_best)
     with nullcontext() if world.rank else hold_directory(path):
         if not world.rank and config_is_settled(path):
-            then, now = freeze(read_config(path)), freeze(settings)
-            if changes := ", ".join(differences(then, now)):
+            old, new = freeze(read_config(path)), freeze(settings)
+            if changes := ", ".join(differences(old, new)):
                 raise UserError(f"{path / CONFIG}: another config: {changes}; {ELSEWHERE}")
         saved = world.broadcast(checkpoints.recover)
         yield Run(path, settings, world, checkpoints, saved)
@@ -155,19 +155,19 @@ def config_is_settled(path: Path) -> bool:
 
 
 def _refuse_other_things(path: Path) -> None:
-    """Raise UserError (exit 73) for a directory that holds other things, and no run.
+    """Raise UserError for a directory that holds other files and no run (73).
 
-    Where the directory of the checkpoints is a file, or a link to what is not mounted: exit 65.
+    If the directory of checkpoints is a file, or a link to a disk that is not mounted: 65.
     """
     directory = path / CHECKPOINTS
     if os.path.lexists(directory) and not directory.is_dir():
-        what = f"not a directory; restore it, or {ELSEWHERE}"
-        raise UserError(f"{directory}: {what}", Exit.DATA)
+        reason = f"not a directory; restore it, or {ELSEWHERE}"
+        raise UserError(f"{directory}: {reason}", Exit.DATA)
     if config_is_settled(path) or (path / LOCK).exists():
         return
     if file := next(path.iterdir(), None):
-        what = f"holds {file.name} and no run of nmt-train; {ELSEWHERE}"
-        raise UserError(f"{path}: {what}", Exit.CANT_CREATE)
+        reason = f"holds {file.name} and no run of nmt-train; {ELSEWHERE}"
+        raise UserError(f"{path}: {reason}", Exit.CANT_CREATE)
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -206,8 +206,8 @@ def progress(path: Path) -> tuple[int, int]:
         raise UserError(f"{path}: no checkpoint yet; train it to the end first", Exit.DATA)
     trained = freeze(modeldir.read_settings(saved.path))
     if changes := ", ".join(differences(trained, freeze(settings))):
-        what = f"another config than that of its checkpoints: {changes}; restore it"
-        raise UserError(f"{path / CONFIG}: {what}", Exit.DATA)
+        reason = f"another config than that of its checkpoints: {changes}; restore it"
+        raise UserError(f"{path / CONFIG}: {reason}", Exit.DATA)
     last = max(saved.step + 1, last_step(saved.state["updates"], settings.trainer))
     return saved.step, saved.step if _is_finished(saved, settings) else last
 

@@ -193,10 +193,7 @@ def explain_lost_rank(error: Exception) -> UserError | None:
 
 @contextmanager
 def connect_ranks() -> Iterator[World]:
-    """Join the ranks of torchrun, or be a single process, which imports no torch for it.
-
-    Of several ranks that fail only the first reports its error; the others leave in silence.
-    """
+    """Join the ranks of torchrun, if any, of which only the first that fails reports its error."""
     if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
         end_with_parent(signal.SIGTERM)  # torchrun may be killed: a rank would train on without it
     numbers = [os.environ.get(name, "") for name in VARIABLES]

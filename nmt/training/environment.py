@@ -65,14 +65,14 @@ def describe(
     return described
 
 
-def warn_of_changes(before: dict[str, str], now: dict[str, str]) -> None:
+def warn_of_changes(saved: dict[str, str], current: dict[str, str]) -> None:
     """Warn that a resumed run will differ in its last digits from an uninterrupted one."""
     changes = [
-        f"{key} {before.get(key, '?')} -> {value}"
-        for key, value in now.items()
-        if before.get(key) != value
+        f"{key} {saved.get(key, '?')} -> {value}"
+        for key, value in current.items()
+        if saved.get(key) != value
     ]
-    if now.get("deterministic") == "no":
+    if current.get("deterministic") == "no":
         changes.append("sums on a GPU have no fixed order without trainer.deterministic=true")
     if changes:
         log.warning("not bit-identical to a run without a stop: %s", ", ".join(changes))

@@ -72,8 +72,7 @@ def halve(batch: Batch) -> list[Batch]:
 class Feed:
     """The batches of a training, update by update, and which updates a checkpoint follows.
 
-    The last update of an epoch may have fewer batches; none has those of two epochs. A batch that
-    is made in several parts counts once.
+    The last update of an epoch may have fewer batches than the others.
     """
 
     def __init__(
@@ -99,9 +98,9 @@ class Feed:
         """Whether a checkpoint follows update `step`: evenly spaced, always at an epoch's end."""
         if every := self.options.checkpoint_every:
             return step % every == 0
-        before, updates = place.batch // self.options.accumulate, self.updates(place.epoch)
+        done, updates = place.batch // self.options.accumulate, self.updates(place.epoch)
         number = min(self.options.checkpoints_per_epoch, updates)
-        return (before + 1) * number // updates > before * number // updates
+        return (done + 1) * number // updates > done * number // updates
 
     def host_batches(self, place: DataPlace) -> list[Batch]:
         """Make the batches of an update, of all ranks."""
@@ -114,12 +113,12 @@ class Feed:
     def device_batches(self, place: DataPlace, step: int) -> list[DeviceBatch]:
         """Make this rank's batches of an update, on the device; `step`: updates made so far.
 
-        The last update of an epoch may have fewer batches than there are ranks. A rank that has
-        none goes through the first without counting it, as all take part in the sum of gradients.
+        The last update of an epoch may have fewer batches than there are ranks. A rank without one
+        computes the first, uncounted, since every rank must take part in the sum of gradients.
         """
         all_numbers = self.batch_numbers(place)
         numbers = list(self.world.shard(all_numbers))
-        made = [
+        batches = [
             to_device(part, self.device)._replace(
                 counted=bool(numbers), position=(number - place.batch, n)
             )
@@ -131,4 +130,4 @@ class Feed:
             if not self.batches.workers.count or is_over(later, place, self.options):
                 break
             self.batches.begin(place.epoch, self.world.shard(self.batch_numbers(place)))
-        return made
+        return batches

@@ -116,10 +116,7 @@ def log_file(path: Path) -> Iterator[None]:
 
 
 class Meter:
-    """Sums over the updates since the last report, saved in a checkpoint between two reports.
-
-    Pairs of several corpora are counted from the first update on.
-    """
+    """Sums over the updates since the last report; pairs of corpora since the first update."""
 
     def __init__(self, corpora: Corpora | None = None) -> None:
         self.names = corpora.names if corpora else []
@@ -207,10 +204,7 @@ class MetricsLog(ExitStack):
         log.log(level, f"step {line['step']}/{self.bar.total}, epoch {line['epoch']}: {text}")
 
     def write(self, line: Line) -> None:
-        """Append a line to metrics.jsonl, show its numbers in TensorBoard, and call the callback.
-
-        A callback that raises is not called again, and training goes on without it.
-        """
+        """Write a line to metrics.jsonl and TensorBoard, and call the callback until it fails."""
         with warn_of_errors(self.run / METRICS), (self.run / METRICS).open("ab") as file:
             file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
         with warn_of_errors(self.run / BOARD):

@@ -64,11 +64,11 @@ def train(
     """Train, or resume training; a run that is finished stays as it is.
 
     Settings are checked, the directory opened, the parent (trainer.init_from) read and the corpus
-    prepared, in this order, so that errors come early. `refuse_target` is called before that, and
-    with the model, on the CPU, before the first update.
+    prepared, in this order, so that errors come early. `refuse_target` is called before the corpus
+    is prepared, and with the model, on the CPU, before the first update.
 
-    Raises UserError, also where a signal (exit 128 + its number) or trainer.max_hours (75) stopped
-    the run.
+    Raises UserError, also if a signal (exit 128 + its number) or trainer.max_hours (75) stops the
+    run.
     """
     preflight.check(settings)
     with open_run(directory, settings, world) as run:
@@ -90,10 +90,10 @@ def train(
 
 
 def check_start(settings: Settings, begun: bool, refuse_target: RefuseTarget | None = None) -> None:
-    """Raise UserError for what would end training at once, or at its first checkpoint.
+    """Raise UserError for what would end training at its start, or at its first checkpoint.
 
-    That is a callback that is not there, a BLEU that cannot be computed here and, unless the run
-    has `begun`, a parent that will not do, or what trainer.target cannot hold.
+    That is a missing callback, a BLEU that cannot be computed here and, unless the run has `begun`,
+    an unfit parent, or a model that trainer.target cannot hold.
     """
     trainer = settings.trainer
     if trainer.callback is not None:
@@ -117,10 +117,9 @@ def prepare(settings: Settings, directory: Path, world: World) -> Prepared:
 
 
 def refuse_other_data(run: Run, fingerprint: str) -> None:
-    """Raise UserError (65) if the run was trained on another corpus, or started otherwise.
+    """Raise UserError (65) if the run was trained on another corpus, or from another parent.
 
-    The weights of trainer.init_from were read before the first step, so a start that is gone is no
-    obstacle, nor is a run that has another best checkpoint since.
+    A parent was read before the first step: it may be gone by now, or have another best checkpoint.
     """
     if run.saved is None:
         return
@@ -132,13 +131,13 @@ def refuse_other_data(run: Run, fingerprint: str) -> None:
         )
     if (path := run.settings.trainer.init_from) is None:
         return
-    then = run.saved.state["origin"]
+    origin = run.saved.state["origin"]
     try:
-        if modeldir.weights_sha256(path) == then["weights_sha256"]:
+        if modeldir.weights_sha256(path) == origin["weights_sha256"]:
             return
         same_run = (Path(path) / modeldir.CHECKPOINTS).is_dir() and (
-            then["fingerprint"] == modeldir.read_facts(path).get("fingerprint")
-            and not differences(then["config"], freeze(modeldir.read_settings(path)))
+            origin["fingerprint"] == modeldir.read_facts(path).get("fingerprint")
+            and not differences(origin["config"], freeze(modeldir.read_settings(path)))
         )
     except UserError:
         log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", path)
@@ -198,8 +197,8 @@ def explain(error: Exception, run: Run, trainer: Trainer | None) -> UserError | 
         kept = "the last checkpoint is intact, resume with the same command"
         room = "make room; trainer.keep_checkpoints=2 takes least; " if error.errno in FULL else ""
         advice = kept if run.has_checkpoint else "start again with the same command"
-        where = error.filename or run.path
-        return UserError(f"{where}: {error.strerror}; {room}{advice}", Exit.IO)
+        path = error.filename or run.path
+        return UserError(f"{path}: {error.strerror}; {room}{advice}", Exit.IO)
     if isinstance(error, RuntimeError) and (name := nondeterministic(error)) is not None:
         return UserError(
             f"trainer.deterministic=true: {name}, which this model needs, does not give "
@@ -208,8 +207,8 @@ def explain(error: Exception, run: Run, trainer: Trainer | None) -> UserError | 
     if not is_out_of_memory(error):
         return explain_lost_rank(error) if run.world.size > 1 else None
     if trainer is None:
-        what = "out of memory before the first batch; choose a smaller model, such as model=small"
-        return UserError(what, Exit.NO_MEMORY)
+        advice = "choose a smaller model, such as model=small"
+        return UserError(f"out of memory before the first batch; {advice}", Exit.NO_MEMORY)
     # a run with a checkpoint may change only trainer.gradient_checkpointing
     advice = "lower trainer.batch_tokens and raise trainer.accumulate, or choose a smaller model"
     advice += ", with another name=" if run.has_checkpoint else ""
@@ -221,5 +220,5 @@ def explain(error: Exception, run: Run, trainer: Trainer | None) -> UserError | 
         ((len(b.source), max(b.source.shape[1], b.target.shape[1] - 1)) for b in batches),
         key=math.prod,
     )
-    what = f"out of memory at a batch of {pairs} pairs of up to {pieces} pieces; {advice}"
-    return UserError(what, Exit.NO_MEMORY)
+    message = f"out of memory at a batch of {pairs} pairs of up to {pieces} pieces; {advice}"
+    return UserError(message, Exit.NO_MEMORY)

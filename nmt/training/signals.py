@@ -39,10 +39,7 @@ def stop_signals() -> Iterator[Stop]:
 
 
 def stop_by_error(advice: str = "") -> AbstractContextManager[None]:
-    """Let SIGTERM and SIGUSR1, too, end this process by an exception, so that no child is orphaned.
-
-    `advice` ends the message.
-    """
+    """Let SIGTERM and SIGUSR1, too, raise an error, so that no child process is left behind."""
 
     def stop(number: int) -> None:
         raise UserError(f"stopped by {signal.Signals(number).name}{advice}", Exit(128 + number))
@@ -52,10 +49,10 @@ def stop_by_error(advice: str = "") -> AbstractContextManager[None]:
 
 @contextmanager
 def _handled(numbers: tuple[signal.Signals, ...], handle: Callable[[int], None]) -> Iterator[None]:
-    """Handle the first of these signals, and have the former handlers of Python back afterwards.
+    """Handle the first of these signals; Python's former handlers are restored afterwards.
 
-    Those of C, as of faulthandler, do not come back. In other threads than the main one, where
-    Python forbids handlers, nothing changes.
+    Handlers in C, as of faulthandler, are not. Outside of the main thread, where Python allows no
+    handlers, nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

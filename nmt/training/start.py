@@ -42,10 +42,10 @@ class Graft:
 
     def __str__(self) -> str:
         parts = [f"{len(self.loaded)} tensors loaded"]
-        for what in ("zero_initialised", "new", "dropped"):
-            if names := getattr(self, what):
+        for kind in ("zero_initialised", "new", "dropped"):
+            if names := getattr(self, kind):
                 more = f" and {len(names) - NAMED} more" if names[NAMED:] else ""
-                parts.append(f"{what.replace('_', '-')}: {', '.join(names[:NAMED])}{more}")
+                parts.append(f"{kind.replace('_', '-')}: {', '.join(names[:NAMED])}{more}")
         is_equal = self.difference < 1e-5
         start = "step 0 computes as the parent" if is_equal else "the change must be learned first"
         parts.append(f"{start} (largest difference at step 0: {self.difference:.2g})")
@@ -53,11 +53,7 @@ class Graft:
 
 
 def check(settings: Settings, path: str | Path) -> None:
-    """Raise UserError for a parent that is damaged or missing (65, 66).
-
-    Likewise (2) for one that has another size, or lacks a language. Every byte is compared with its
-    manifest, so that nothing is wrong with it later.
-    """
+    """Read a parent; UserError if it is damaged (65), missing (66), of another size or language."""
     parent = modeldir.load(path)
     for key in SIZE:  # else tensors of the layers would not fit, or would mean something else
         size, needed = getattr(settings.model, key), getattr(parent.settings.model, key)
@@ -84,9 +80,9 @@ def graft(model: Transformer, settings: Settings, path: str | Path) -> Graft:
     removed = [e for key, e in before.items() if key not in after]
     report = _copy(model, parent.model, added)
     report.difference = difference(model, parent.model)
-    for what, entries, whole in (("taken away", removed, parent.model), ("added", added, model)):
+    for change, entries, whole in (("taken away", removed, parent.model), ("added", added, model)):
         for name in sorted({e.name for e in entries}):
-            report.effects.append(f"{name} {what}: {_effect(whole, name)}")
+            report.effects.append(f"{name} {change}: {_effect(whole, name)}")
     report.origin = {
         "weights_sha256": sha256,
         "config": freeze(parent.settings),
@@ -123,9 +119,9 @@ def _copy(model: Transformer, parent: Transformer, added: list[Encoding]) -> Gra
 
 
 def _named(model: Transformer) -> dict[str, tuple[Tensor, Encoding | None]]:
-    """Each saved tensor with the entry that owns it, by a name that does not depend on their order.
+    """Return saved tensors and the entries that own them, by names without the entries' order.
 
-    Among them are random numbers that an entry drew once and does not train, such as FoPE's.
+    Random numbers that are drawn once and not trained, such as FoPE's, are among them.
     """
     entries = {
         f"{site}.{e.name}.{name}": (t, e)
@@ -134,8 +130,8 @@ def _named(model: Transformer) -> dict[str, tuple[Tensor, Encoding | None]]:
         for name, t in modeldir.untie(e).items()
     }
     owned = {id(t) for t, _ in entries.values()}
-    others = modeldir.untie(model).items()
-    return {**{n: (t, None) for n, t in others if id(t) not in owned}, **entries}
+    tensors = modeldir.untie(model).items()
+    return {**{n: (t, None) for n, t in tensors if id(t) not in owned}, **entries}
 
 
 @torch.no_grad()
@@ -148,8 +144,8 @@ def difference(*models: Transformer) -> float:
     logits = []  # [4, length, vocab] each
     for model in models:
         device, training = next(model.parameters()).device, model.training
-        there = {name: c.to(device) for name, c in columns.items()}
-        logits.append(model.eval()(source.to(device), target.to(device), there).cpu())
+        moved = {name: c.to(device) for name, c in columns.items()}
+        logits.append(model.eval()(source.to(device), target.to(device), moved).cpu())
         model.train(training)
     return float((logits[0] - logits[1]).abs().max())
 
@@ -157,8 +153,8 @@ def difference(*models: Transformer) -> float:
 def _effect(model: Transformer, name: str) -> str:
     """Say how much the logits change if the entries of a name are left out."""
     entries = [e for e in model.entries if e.name == name]
-    own = (e.streams > 1 or e.changes_width or not e.projects_keys for e in entries)
-    if any(own) or any(e.may_lack_gradients for e in entries):
+    projects = (e.streams > 1 or e.changes_width or not e.projects_keys for e in entries)
+    if any(projects) or any(e.may_lack_gradients for e in entries):
         return "not measured alone, as it comes with other projections"
     without = build.shallow(model)
     for encodings in without.sites.values():

@@ -168,8 +168,8 @@ class Trainer:
         A GPU decides by itself whether loss and gradient are finite, and the host reads the numbers
         of an update while the GPU computes the next one, so that neither waits for the other.
 
-        `stop`: the exit code with which this rank is to stop, or 0. Returns the greatest of all
-        ranks: where it is not 0, none makes an update, and all stop after the same step.
+        `stop`: the exit code with which this rank is to stop, or 0. Returns the greatest `stop` of
+        all ranks; unless it is 0, no rank makes an update, and all stop after the same step.
         """
         if self.unfinished is None:
             self.since = time.monotonic()
@@ -208,9 +208,9 @@ class Trainer:
     def backward(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
         """Compute the gradient of an update: of the mean loss per token over all ranks' batches.
 
-        Returns this rank's sums [2] of smoothed loss and negative log-likelihood. `tokens`: a
-        rank's share of those of the update. Two half batches equal a whole one: where memory is too
-        small, a single process tries once more with halves.
+        Returns this rank's sums [2] of smoothed loss and negative log-likelihood. `tokens`: those
+        of the update by the number of ranks. If memory is too small, a single process tries once
+        more with halved batches, which give the same gradient.
         """
         try:
             return self.sum_gradients(batches, tokens)
@@ -246,8 +246,8 @@ class Trainer:
     def finish_update(self) -> None:
         """Wait for the numbers of the last update, average its weights, and report it; once.
 
-        Its weights must still be those of the model, for their average. Raises UserError (exit 70)
-        after nonfinite_patience updates in a row that were not finite.
+        The model must still have the weights of that update. Raises UserError (exit 70) after
+        nonfinite_patience updates in a row that were not finite.
         """
         if self.unfinished is None:
             return
@@ -267,8 +267,8 @@ class Trainer:
             lines = [line for batch in self.feed.host_batches(update.place) for line in batch.lines]
             self.progress.report("skipped", {**fields, "lines": lines})
             if self.nonfinite >= self.options.nonfinite_patience:
-                what = f"{self.nonfinite} updates in a row were not finite"
-                raise self.diverged(update.step, what)
+                reason = f"{self.nonfinite} updates in a row were not finite"
+                raise self.diverged(update.step, reason)
         self.progress.advance(update.step)
         if update.step % self.options.log_every == 0 and self.meter.tokens:
             means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
@@ -276,10 +276,10 @@ class Trainer:
             self.meter.reset()
 
     def checkpoint(self) -> None:
-        """Measure the dev perplexity, and trainer.dev_metric, if it is another; record and save.
+        """Measure dev perplexity and trainer.dev_metric, report them, and save a checkpoint.
 
-        Schedule and early stopping observe it only where a checkpoint is due, not where the run
-        merely ends: so one that is later continued equals one that had all steps at first.
+        Schedule and early stopping observe only checkpoints that are due, not that of a run's end:
+        so a run that is later continued equals one that had all steps at first.
         """
         self.finish_update()
         dev = in_order(self.prepared.dev, self.options.batch_tokens, self.options.batch_count)

@@ -33,8 +33,8 @@ def perplexity(
 ) -> float:
     """Return exp of the mean negative log-likelihood per token, EOS included, unsmoothed.
 
-    The ranks share the batches, and all get the same result. There is no dropout, and the random
-    numbers that training will draw stay the same.
+    The ranks share the batches, and all get the same result. The random numbers of training stay
+    the same.
     """
     total, tokens = torch.zeros((), dtype=torch.float64, device=device), 0
     gpus = [device] if device.type == "cuda" else []
@@ -56,10 +56,10 @@ def perplexity(
 def dev_score(model: Transformer, settings: Settings, prepared: Prepared) -> float:
     """Corpus BLEU or chrF of greedy translations of the first trainer.dev_lines pairs, 0 to 100.
 
-    Both sides are text that is made of the pieces again, so that what the segmenter does not
-    restore, such as unknown characters, is the same for all checkpoints. The random numbers that
-    training will draw stay the same. Outputs are in float32, of at most twice as many pieces as
-    their source and 20 more. Of decode.*, only languages and target lengths have an effect.
+    References, too, are text made of pieces, without what the segmenter does not restore, such as
+    unknown characters. The random numbers of training stay the same. The search is in float32, for
+    at most twice as many pieces as the source and 20 more. Of decode.*, only languages and target
+    lengths have an effect.
     """
     trainer, decode = settings.trainer, settings.decode
     greedy = replace(

@@ -1,11 +1,9 @@
 """Whatever becomes of a prepared corpus on its disk: it is made anew or refused, never used."""
 
-import hashlib
 import logging
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -76,27 +74,3 @@ def test_damage_that_cannot_be_mended_is_refused(
         prepare(data, BPE)
     assert caught.value.code == Exit.CANT_CREATE
     assert contents(good._replace(path=path)) == damaged
-
-
-def test_a_process_hashes_a_corpus_once(
-    sound: tuple[Data, Prepared], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data, _, path = copied(sound, tmp_path)
-    hashed: list[Path] = []
-    file_digest: Any = hashlib.file_digest
-
-    def watched(file: Any, kind: str) -> Any:
-        hashed.append(Path(file.name))
-        return file_digest(file, kind)
-
-    monkeypatch.setattr(hashlib, "file_digest", watched)
-    for _ in range(2):
-        prepare(data, BPE)
-        load(path)
-    files = [f for f in path.rglob("*") if f.is_file() and f.name != manifest.NAME]
-    assert sorted(f for f in hashed if f.is_relative_to(path)) == sorted(files)
-    missing(path / "train/lines")
-    built = prepare(data, BPE)
-    hashed.clear()
-    load(built.path)  # what was hashed as it was written is not hashed again
-    assert hashed == []

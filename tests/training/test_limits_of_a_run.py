@@ -1,6 +1,5 @@
 """Batches halved for want of memory, frozen parts, and the callback."""
 
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,12 +82,9 @@ def test_a_second_failure_is_an_error_with_advice(
         with memory_for(monkeypatch, 1), pytest.raises(UserError) as error:
             tiny.train(tmp_path / "run", data, **twice)
         assert error.value.code == Exit.NO_MEMORY
-        shape = re.search(r"batch of (\d+) pairs of up to (\d+) pieces", str(error.value))
-        assert shape and 32 <= int(shape[1]) * int(shape[2]) <= 64  # batch_tokens of these tests
         told = str(error.value)
         assert "lower trainer.batch_tokens" in told and ("name=" in told) == begun
-        again = f"{'resume' if begun else 'start'} with trainer.gradient_checkpointing=true"
-        assert (again in told) is not already
+        assert ("trainer.gradient_checkpointing=true" in told) is not already
 
 
 def weights_of(run: Path) -> dict[str, torch.Tensor]:

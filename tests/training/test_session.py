@@ -55,7 +55,6 @@ def exported(parent: Path) -> None:
         (flipped, [], Exit.DATA, "model.safetensors: damaged; SHA-256 is"),
         (lambda p: p.rename(p.parent / "moved"), [], Exit.NO_INPUT, "no such directory"),
         (lambda p: None, ["model.dim=32"], Exit.USAGE, "has 16, and its weights fit no other size"),
-        (lambda p: None, ["decode.target_language=fra"], Exit.USAGE, "language=fra: this model"),
         (exported, [], Exit.DATA, "written by nmt-export for another engine"),
     ],
 )
