@@ -117,7 +117,7 @@ def prepare(trained: Trained) -> Export:
         decoder = {"models": [NAME], "vocabs": [names[0], names[-1]], "relative-paths": True}
         decoder |= marian_npz.to_search(trained.settings.decode)
         options = marian_npz.to_options(trained.settings.model, [side.size for side in ids])
-        order = families.component_order(trained, MARIAN_NPZ)
+        order = families.component_order(trained.model, MARIAN_NPZ)
         tensors = marian_weights.to_theirs(trained, order, ids, MARIAN)
         files = {DECODER: marian_npz.dump(decoder), NAME: marian_npz.write(tensors, options)}
         for name, data in {**vocabularies, **files}.items():

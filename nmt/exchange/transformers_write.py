@@ -129,7 +129,7 @@ def _write_weights(
     source, target = ids
     config = to_config(trained.settings.model, source, target, positions)
     search = to_generation(trained.settings.decode, target, positions)
-    order = families.component_order(trained, family)
+    order = families.component_order(trained.model, family)
     tensors = marian_weights.to_theirs(trained, order, ids, HUGGING_FACE)
     bias = tensors.pop(BIAS)[None]
     tensors = {n if n == OUTPUT else f"model.{n}": t for n, t in tensors.items()}
