@@ -80,7 +80,7 @@ def test_exports_protect_strings_and_the_card_says_that_its_lines_do_not(tmp_pat
     assert all(trained.source.protection.line(line).strings for line in lines)
     export(trained, tmp_path / "made", lines)
     assert (
-        "these lines translate them (`data.protected`)" in (tmp_path / "made/README.md").read_text()
+        "this code translates them (`data.protected`)" in (tmp_path / "made/README.md").read_text()
     )
     model = ctranslate2_engine.load(tmp_path / "made")
     assert model.source.protection.patterns == trained.source.protection.patterns
@@ -157,7 +157,7 @@ def test_the_card_of_a_model_that_is_told_its_language_says_so(tmp_path: Path) -
     found = export(trained._replace(settings=settings), tmp_path / "made", LINES)
     assert found["as_nmt_translate"]["equal"] == found["as_nmt_translate"]["compared"]
     text = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
-    assert "They put `>>fr<<` before each line, the language of its translation." in text
+    assert "This code puts `>>fr<<` before each line, the language of its translation." in text
     assert 'print(translate("a line"))' in text and "The first word" not in text
     assert "translates from `de` to `fr`" in text, "a source is not in the language of the target"
     reader = Translator.of(trained, settings.decode).reader
@@ -169,7 +169,7 @@ def test_lines_that_search_are_not_compared_with_what_samples(tmp_path: Path) ->
     found = export(trained, tmp_path / "made", LINES)
     text = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
     assert "as_nmt_translate" not in found and "as nmt-translate does" not in text
-    assert "these lines search" in text
+    assert "this code searches" in text
     decode = ctranslate2_engine.load(tmp_path / "made").settings.decode
     assert decode == decode.by_beam(), "nmt-translate refuses to sample with CTranslate2"
 

@@ -17,7 +17,7 @@ from nmt.cli import translate
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_names, ctranslate2_write, engines, interface
 from nmt.modeldir import Trained
-from tests.exchange.test_ctranslate2_engine import LINES, certain, model  # noqa: F401  (a fixture)
+from tests.exchange.test_ctranslate2_engine import LINES, certain
 from tests.exchange.test_ctranslate2_export import LETTERS
 
 FEW = {"MADE_UP": 3, "BEYOND": 15, "LONG": 1, "LONGEST": 200}
@@ -25,7 +25,7 @@ SEARCH = ("decode.alpha=0", "decode.beam_size=2")
 
 
 @pytest.fixture
-def saved(model: Trained, tmp_path: Path) -> Path:  # noqa: F811
+def saved(model: Trained, tmp_path: Path) -> Path:
     """The model as a directory, and a text beside it."""
     modeldir.save(model, tmp_path / "model")
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
@@ -200,8 +200,7 @@ def test_nor_what_the_command_asks_for(
 
 
 def test_what_the_call_lifts_of_the_models_own_settings_is_not_refused(
-    model: Trained,  # noqa: F811
-    tmp_path: Path,
+    model: Trained, tmp_path: Path
 ) -> None:
     own = replace(model.settings.decode, no_repeat_ngram=3, position_scale=0.5)
     place = tmp_path / "model"

@@ -47,9 +47,8 @@ def exported(trained: Trained, place: Path, precision: str = "float32") -> Path:
     return place
 
 
-@pytest.fixture(scope="module")
-def model() -> Trained:
-    """It has learned to copy up to five pieces, so that its outputs differ, and end.
+def copying() -> Trained:
+    """A model that has learned to copy up to five pieces, so that its outputs differ, and end.
 
     At a limit the engines choose otherwise.
     """
