@@ -45,6 +45,11 @@ CTRANSLATE2 = Library("ctranslate2", "ct2")
 TRANSFORMERS = Library("transformers", "hf")
 
 
+def invalid(path: Path | str, what: str) -> UserError:
+    """The error (65) for a file or directory of another engine that cannot be read."""
+    return UserError(f"{path}: {what}", Exit.DATA)
+
+
 class Output(NamedTuple):
     """A translation in our ids."""
 

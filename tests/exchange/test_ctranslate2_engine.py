@@ -247,7 +247,7 @@ def test_a_directory_that_is_damaged_or_of_others_is_refused(place: Path, tmp_pa
     with pytest.raises(UserError, match=r"model.bin: damaged; SHA-256"):
         engines.load([copied], "cpu")
     (copied / "manifest.json").unlink()
-    with pytest.raises(UserError, match="without what nmt needs to know of it") as error:
+    with pytest.raises(UserError, match="lacks the files of nmt") as error:
         engines.load([copied], "cpu")
     assert error.value.code == Exit.DATA
 
