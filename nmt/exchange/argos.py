@@ -51,7 +51,6 @@ def unpack(package: Path, directory: Path) -> None:
 
 def prepare(trained: Trained) -> Export:
     """Prepare the export of a model; UserError if the client would treat its text otherwise."""
-
     families.refuse_languages(trained)
     never = FORBIDDEN[trained.settings.decode.unknown]
     written = without_ids(trained, never, IMPOSSIBLE)

@@ -201,12 +201,12 @@ def to_shape(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     shared = values.get("share_encoder_decoder_embeddings")
     tied = values.get("tie_word_embeddings")
     if values.get("scale_embedding") is not True:
-        raise _refusal(path, f"scale_embedding={values.get('scale_embedding')}: must be true")
+        raise invalid(path, f"scale_embedding={values.get('scale_embedding')}: must be true")
     if values.get("quantization_config"):
-        raise _refusal(path, "quantization_config: quantised weights")
+        raise invalid(path, "quantization_config: quantised weights")
     for key in ("attention_heads", "ffn_dim"):
         if values.get(f"decoder_{key}") != values.get(f"encoder_{key}"):
-            raise _refusal(path, f"decoder_{key}: must be that of the encoder")
+            raise invalid(path, f"decoder_{key}: must be that of the encoder")
     shape = {key: (ours, values.get(key)) for key, ours in SHAPE.items()}
     if values.get("activation_function") == "silu":
         shape["activation_function"] = ("activation", "swish")
@@ -225,7 +225,3 @@ def read_search(path: Path, values: Mapping[str, Any], target: MarianIds) -> dic
     beam, alpha = (values[key] for key in ("num_beams", "length_penalty"))
     beam, alpha = 1 if beam is None else beam, 1.0 if alpha is None else alpha
     return {"beam_size": beam, "alpha": alpha, "unknown": unknown}
-
-
-def _refusal(path: Path, what: str) -> UserError:
-    return invalid(path, f"{what}; no other model can be read")
