@@ -134,8 +134,8 @@ def count_equal(
     }
 
 
-def program(trained: Trained, place: str, most: int | None, classes: Sequence[str] = ()) -> str:
-    """The Python for a directory at `place`, of CTranslate2 or of classes of transformers.
+def program(trained: Trained, directory: str, most: int | None, classes: Sequence[str] = ()) -> str:
+    """The Python for a directory, of CTranslate2 or of classes of transformers.
 
     `most`: pieces of the longest output for which it has positions; None: any number. For
     CTranslate2 it reads `files`, and the options of translate_batch in certificate.json. `classes`:
@@ -147,7 +147,7 @@ def program(trained: Trained, place: str, most: int | None, classes: Sequence[st
     source_prefix, target_prefix = prefixes(decode, *sides)
     return render(
         "card_code.jinja",
-        place=place,
+        directory=directory,
         most=most,
         source=source,
         target=target,

@@ -178,10 +178,10 @@ def test_what_stands_in_the_lines_of_a_model_is_a_literal() -> None:
     name = "a\"b'c\\\n\U0001f600"
     code = model_card.program(of_bpe(), name, 7)
     assert code.isascii() and "min(int(0.5 * len(pieces)) + 1, 7)" in code
-    (line,) = [line for line in code.split("\n") if line.startswith("place = ")]
+    (line,) = [line for line in code.split("\n") if line.startswith("directory = ")]
     names: dict[str, Any] = {"Path": str}
     exec(line, names)
-    assert names["place"] == name
+    assert names["directory"] == name
 
 
 def test_the_options_are_all_that_is_to_be_told(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_those_for_transformers_normalise_and_end_as_nmt_does(
     found = export(trained, tmp_path / "made", lines, to="marian")["as_nmt_translate"]
     assert found["equal"] == found["compared"] > len(LINES)
     code = block((tmp_path / "made" / "README.md").read_text(encoding="utf-8"))
-    assert 'place = "made"' in code
+    assert 'directory = "made"' in code
     monkeypatch.chdir(tmp_path)
     logging = theirs("transformers").logging
     logging.set_verbosity_warning()
