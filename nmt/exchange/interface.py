@@ -67,6 +67,7 @@ class EngineScorer(Protocol):
     barred: Sequence[int] = ()  # ids that a search takes out before it computes probabilities
     longest_source: int | None = None  # ids, with eos, for which it has positions; None: any number
     longest_target: int | None = None  # likewise, with bos
+    misses_empty: bool = False  # a beam does not find an output that is empty
 
     def source_ids(self, line: str) -> list[int] | None:
         """The ids, with eos, into which it cuts a normalised line; None: it reads no text."""

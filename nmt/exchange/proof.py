@@ -216,7 +216,8 @@ def _targets(ours: OurOutputs, scorer: EngineScorer) -> list[tuple[list[int], li
 def _compare(ours: OurOutputs, scorer: EngineScorer, name: str) -> tuple[dict[str, int], list[str]]:
     """The numbers of outputs that are compared and equal, and the lines of different ones.
 
-    Beams at the length limit are left out: there the engines choose by other rules.
+    Beams at the length limit, and empty outputs that the engine misses, are left out: there it
+    chooses by other rules.
     """
     beam = SEARCHES[name]
     outputs = (scorer.output(sample.ids, sample.limit, beam) for sample in ours.samples)
@@ -226,7 +227,7 @@ def _compare(ours: OurOutputs, scorer: EngineScorer, name: str) -> tuple[dict[st
     for sample, one, other in zip(ours.samples, ours.outputs[name], theirs, strict=True):
         counts["finished"] += one.finished
         ends = (output.finished and len(output.ids) < sample.limit for output in (one, other))
-        if beam > 1 and not all(ends):
+        if beam > 1 and (not all(ends) or (scorer.misses_empty and not one.ids)):
             continue
         counts["compared"] += 1
         if one == other:

@@ -209,7 +209,7 @@ def test_a_language_takes_a_position_of_the_tables(
 ) -> None:
     monkeypatch.setattr(engines, "LONGEST", 200)
     languages = ["decode.source_language=fr", "decode.target_language=fr"]
-    trained = certain("encoding=absolute", *languages, letters=[*LETTERS, ">>fr<<"], ends=1.5)
+    trained = certain("encoding=absolute", *languages, letters=[*LETTERS, ">>fr<<"])
     vocabulary = trained.source.vocabulary
     build.set_languages(trained.model, trained.settings.decode, vocabulary, vocabulary)
     modeldir.save(trained, tmp_path / "model")

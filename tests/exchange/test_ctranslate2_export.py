@@ -10,7 +10,7 @@ import ctranslate2
 import pytest
 import torch
 
-from nmt import modeldir
+from nmt import build, modeldir
 from nmt.cli import export_model
 from nmt.cli.encodings import exportable
 from nmt.config.catalog import options_of
@@ -187,6 +187,18 @@ def test_an_output_may_be_empty(tmp_path: Path) -> None:
         trained.model.output.bias[EOS] += 50
     found = export(trained, tmp_path / "made", LINES)
     assert found["beam_4"]["equal"] == found["lines"]
+
+
+def test_an_empty_output_that_ctranslate2_misses_behind_a_language_does_not_count(
+    tmp_path: Path,
+) -> None:
+    trained = made("encoding=none", "decode.target_language=fr", letters=[*LETTERS, ">>fr<<"])
+    vocabulary = trained.source.vocabulary
+    build.set_languages(trained.model, trained.settings.decode, vocabulary, vocabulary)
+    with torch.no_grad():
+        trained.model.output.bias[EOS] += 0.5
+    found = export(trained, tmp_path / "made", LINES)
+    assert found["beam_4"]["compared"] < found["lines"] == found["greedy"]["equal"]
 
 
 @pytest.mark.slow
