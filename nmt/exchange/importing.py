@@ -1,4 +1,4 @@
-"""From files of another engine to a model, compared with what that engine computes of them."""
+"""Import a model of another engine, and compare it with what that engine computes."""
 
 import logging
 import re
