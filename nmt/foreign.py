@@ -1,4 +1,4 @@
-"""What models of other toolkits look like on disk, and what to do with them."""
+"""Recognise models of other toolkits on disk, and say what to do with them."""
 
 import fnmatch
 from pathlib import Path
@@ -11,11 +11,11 @@ CONFIG = "config.json"
 
 
 class ModelKind(NamedTuple):
-    """One kind of model on disk, and what to do with it."""
+    """One kind of model on disk."""
 
     name: str  # with an article
     advice: str  # {path} stands for its directory
-    signs: tuple[str, ...] = ()  # patterns of files' names, or of a type; one is enough
+    signs: tuple[str, ...] = ()  # patterns of file names, or model_type=...; one is enough
 
 
 READABLE = (
@@ -71,7 +71,7 @@ KINDS = (
 
 
 def recognise(path: Path) -> ModelKind | None:
-    """The kind of model in a directory, or of a checkpoint file; None: nothing that is known."""
+    """The kind of a directory or checkpoint file; None: unknown."""
     if {"segmenter", "trainer", "decode"} <= _config(path).keys():
         return OWN
     kind = model_type(path)
@@ -83,12 +83,12 @@ def recognise(path: Path) -> ModelKind | None:
 
 
 def model_type(path: Path) -> str:
-    """That of a directory of Hugging Face; "": none."""
+    """The model_type of a directory of Hugging Face; "": it has none."""
     return str(_config(path).get("model_type", ""))
 
 
 def _config(directory: Path) -> dict[str, Any]:
-    """Its config.json; empty where it cannot be read: whatever loads the model says so."""
+    """Its config.json; empty if it cannot be read, which loading the model reports."""
     try:
         return manifest.read(directory / CONFIG)
     except UserError:

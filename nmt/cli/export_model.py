@@ -89,8 +89,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     outputs.check_new(options.directory)
     if options.to == "argos" and options.directory.suffix != ".argosmodel":
         raise UserError(f"{options.directory}: a package is a file; call it NAME.argosmodel")
-    if options.to != "argos" and options.names:
-        raise UserError("--names: only packages have them; add --to argos")
     if options.to not in QUANTISED and options.precision != "float32":
         raise UserError(f"--precision {options.precision}: only CTranslate2 has it; leave it out")
     return options

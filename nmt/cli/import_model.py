@@ -99,7 +99,12 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         metavar="N",
         help="pieces of the longest source in training; default: what nmt-export wrote, or unknown",
     )
-    add("--languages", type=name_pair, metavar="SOURCE,TARGET", help="of a model of many languages")
+    add(
+        "--languages",
+        type=name_pair,
+        metavar="SOURCE,TARGET",
+        help="of a model of many languages; default: those of its tokenizer",
+    )
     options = parser.parse_args(argv)
     outputs.check_new(options.model)
     return options

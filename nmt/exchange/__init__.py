@@ -1,1 +1,1 @@
-"""Models of other engines: read from their files, and compared with what these engines compute."""
+"""Read and write models of other engines, and compare what both compute."""

@@ -16,9 +16,9 @@ from pathlib import Path
 from sentencepiece import SentencePieceProcessor
 
 from nmt.decode.torch_engine import FORBIDDEN
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
 from nmt.exchange import ctranslate2_write, families, model_card
-from nmt.exchange.interface import CERTIFICATE, Export
+from nmt.exchange.interface import CERTIFICATE, Export, invalid
 from nmt.exchange.proof import without_ids
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
@@ -38,20 +38,19 @@ def unpack(package: Path, directory: Path) -> None:
     directory.mkdir()
     with zipfile.ZipFile(package) as archive:
         if sum(m.file_size for m in archive.infolist()) > MOST_UNPACKED * package.stat().st_size:
-            raise UserError(f"{package}: unpacks to more than a model", Exit.DATA)
+            raise invalid(package, "unpacks to more than a model")
         for name in archive.namelist():
             _, _, inside = name.partition("/")
             if (file := inside.removeprefix("model/")) and "/" not in file:
                 (directory / file).write_bytes(archive.read(name))
     if not (model := directory / MODEL).exists():
-        raise UserError(f"{package}: holds no {MODEL}, as all do here", Exit.DATA)
+        raise invalid(package, f"holds no {MODEL}, as all do here")
     for side in ("source", "target"):
         shutil.copy(model, directory / f"{side}.spm")
 
 
 def prepare(trained: Trained) -> Export:
     """Prepare the export of a model; UserError if the client would treat its text otherwise."""
-
     families.refuse_languages(trained)
     never = FORBIDDEN[trained.settings.decode.unknown]
     written = without_ids(trained, never, IMPOSSIBLE)

@@ -19,7 +19,7 @@ from nmt.config.settings import RESTRICTIONS, Decode, Settings, freeze
 from nmt.decode.engine import Hypothesis, Weights, length_penalty, within_memory
 from nmt.decode.scheduler import batches_of
 from nmt.decode.sources import Source
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
 from nmt.exchange.ctranslate2_names import (
     Naming,
     SideNames,
@@ -28,7 +28,7 @@ from nmt.exchange.ctranslate2_names import (
     prefixes,
     search_options,
 )
-from nmt.exchange.interface import CERTIFICATE, CTRANSLATE2
+from nmt.exchange.interface import CERTIFICATE, CTRANSLATE2, invalid
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.modeldir import SETTINGS_BESIDE
 from nmt.system import manifest, resources
@@ -73,10 +73,8 @@ def load(path: Path) -> ExportedModel:
     """Read a directory; every byte is compared with the manifest. Raises UserError (65, 69)."""
     CTRANSLATE2.require(str(path))
     if not (path / manifest.NAME).exists() or not (path / SETTINGS_BESIDE).exists():
-        raise UserError(
-            f"{path}: holds a model for CTranslate2 without what nmt needs to know of it; write it "
-            "by nmt-export",
-            Exit.DATA,
+        raise invalid(
+            path, "lacks the files of nmt for a CTranslate2 model; nmt-export writes them"
         )
     sealed = VerifiedDirectory(path)
     with ThreadPoolExecutor(1) as thread:  # to hash the weights takes as long as the rest

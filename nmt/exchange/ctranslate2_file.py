@@ -19,7 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
+from nmt.exchange.interface import invalid
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.system import manifest
 
@@ -74,7 +75,7 @@ class CTranslate2Files:
         return torch.from_numpy(self.variables[name].copy())
 
     def error(self, what: str) -> UserError:
-        return UserError(f"{self.directory / CTRANSLATE2_WEIGHTS}: {what}", Exit.DATA)
+        return invalid(self.directory / CTRANSLATE2_WEIGHTS, what)
 
     def refuse_rest(self) -> None:
         """Raise UserError (65) for a variable that was not used."""
@@ -89,7 +90,7 @@ def read(directory: Path) -> CTranslate2Files:
     try:
         variables = _dequantise(_read_variables(file, path))
     except (struct.error, ValueError, KeyError, IndexError):
-        raise UserError(f"{path}: damaged or incomplete", Exit.DATA) from None
+        raise invalid(path, "damaged or incomplete") from None
     source, target = (_read_vocabulary(directory, side) for side in ("source", "target"))
     config = manifest.read(directory / "config.json", None)
     return CTranslate2Files(directory, config, source, target, variables)
@@ -101,37 +102,29 @@ def _read_vocabulary(directory: Path, side: str) -> list[str]:
               for end in ("json", "txt")]  # fmt: skip
     path = next((place for place in places if place.exists()), None)
     if path is None:
-        raise UserError(
-            f"{directory}: no {side}_vocabulary.json and no shared_vocabulary.json; "
-            "the model is incomplete",
-            Exit.DATA,
-        )
+        raise invalid(directory, f"no {side}_vocabulary.json and no shared_vocabulary.json")
     data = manifest.read_bytes(path)
     if path.suffix == ".txt":
         return data.decode(errors="replace").removesuffix("\n").split("\n")
     names = manifest.parse(data, path)
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise UserError(f"{path}: expected a list of pieces", Exit.DATA)
+        raise invalid(path, "expected a list of pieces")
     return names
 
 
 def _read_variables(file: io.BytesIO, path: Path) -> dict[str, NDArray[Any]]:
     """The variables, also under their aliases; a damaged file raises any error."""
     if (version := _read_number(file, "I")) != VERSION:
-        raise UserError(f"{path}: format {version}; nmt reads {VERSION}: {AGAIN}", Exit.DATA)
+        raise invalid(path, f"format {version}; nmt reads {VERSION}: {AGAIN}")
     specification = (_read_name(file), _read_number(file, "I"))
     if specification != SPECIFICATION:
-        raise UserError(
-            f"{path}: {specification[0]!r}, revision {specification[1]}; only "
-            f"{SPECIFICATION[0]}, revision {SPECIFICATION[1]}, can be read: {AGAIN}",
-            Exit.DATA,
-        )
+        raise invalid(path, f"{specification}; only {SPECIFICATION} can be read: {AGAIN}")
     variables: dict[str, NDArray[Any]] = {}
     for _ in range(_read_number(file, "I")):
         name = _read_name(file)
         variables[name] = _read_array(file)
         if not np.isfinite(variables[name]).all():
-            raise UserError(f"{path}: {name} holds numbers that are not finite", Exit.DATA)
+            raise invalid(path, f"{name} holds numbers that are not finite")
     for _ in range(_read_number(file, "I")):
         alias = _read_name(file)
         variables[alias] = variables[_read_name(file)]

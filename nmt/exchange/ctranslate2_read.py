@@ -19,13 +19,12 @@ from nmt import modeldir
 from nmt.config.data import LEARNED
 from nmt.config.settings import Model, Settings
 from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
-from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_file, marian_ids
 from nmt.exchange.argos import METADATA
 from nmt.exchange.ctranslate2_file import CTranslate2Files
 from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS, Naming, SideNames, modules, prefixes
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
-from nmt.exchange.interface import CTRANSLATE2, Imported
+from nmt.exchange.interface import CTRANSLATE2, Imported, invalid
 from nmt.exchange.marian_ids import ABSENT, MarianIds
 from nmt.exchange.marian_weights import NEVER
 from nmt.exchange.settings import UNNAMED, make_trained, sentencepiece, settings_of
@@ -92,17 +91,14 @@ def _ids(files: CTranslate2Files, names: Sequence[str], from_zero: bool) -> Mari
     """The ids of a side; UserError (65) for a config that nmt does not support."""
     path, config = files.directory / "config.json", files.config
     if config.get("add_source_bos"):
-        raise UserError(f"{path}: add_source_bos=true cannot be read", Exit.DATA)
+        raise invalid(path, "add_source_bos=true cannot be read")
     eos, unk, start = (config.get(f"{key}_token") for key in ("eos", "unk", "decoder_start"))
     special = [eos, unk] if from_zero else [eos, unk, start]
     if missing := [piece for piece in special if piece not in names]:
-        raise UserError(f"{path}: the vocabulary has no {missing[0]}", Exit.DATA)
+        raise invalid(path, f"the vocabulary has no {missing[0]}")
     if start == eos and (language := next(filter(LANGUAGE.fullmatch, names), None)):
-        raise UserError(
-            f"{path}: the piece {language} chooses a language; import the directory of M2M100 or "
-            "NLLB that was converted",
-            Exit.DATA,
-        )
+        advice = "import the directory of M2M100 or NLLB that was converted"
+        raise invalid(path, f"the piece {language} chooses a language; {advice}")
     padding = next((piece for piece in PADDINGS if piece in names), None)
     numbers = [names.index(piece) for piece in special]
     pad = ABSENT if padding is None else names.index(padding)
@@ -115,11 +111,8 @@ def _segmenter(directory: Path, name: str, kind: type[Unigram]) -> Segmenter:
     if segmenter.exists():
         return Side.from_json(manifest.read(segmenter, None)).segmenter
     if not model.exists():
-        raise UserError(
-            f"{directory}: no {segmenter.name} and no {model.name}: nothing says how text becomes "
-            "pieces; put the SentencePiece model of that side there",
-            Exit.DATA,
-        )
+        advice = "put the SentencePiece model of that side there"
+        raise invalid(directory, f"no {segmenter.name} and no {model.name}; {advice}")
     return sentencepiece(kind, model, UNNAMED)
 
 

@@ -32,6 +32,8 @@ class CTranslate2Scorer(EngineScorer):
         self._naming, self._decode = naming, (decode := decode.by_beam())
         self.computed_in = self._reader.compute_type
         self.barred = FORBIDDEN[decode.unknown]
+        # behind a prefix CTranslate2 bars eos from all beams but the first (its pull request 290)
+        self.misses_empty = bool(naming.target.language)
         self.longest_source, self.longest_target = (side.longest for side in naming)
         # high enough for the longest source
         longest = MOST if self.longest_source is None else self.longest_source - 1

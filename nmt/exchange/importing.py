@@ -1,4 +1,4 @@
-"""From files of another engine to a model, compared with what that engine computes of them."""
+"""Import a model of another engine, and compare it with what that engine computes."""
 
 import logging
 import re
@@ -11,7 +11,7 @@ from typing import Any
 from nmt.config.check import NonNegativeInt, fit
 from nmt.errors import Exit, UserError
 from nmt.exchange import argos, ctranslate2_read, marian_directory, proof, transformers_read
-from nmt.exchange.interface import CERTIFICATE, CTRANSLATE2, Imported
+from nmt.exchange.interface import CERTIFICATE, CTRANSLATE2, Imported, invalid
 from nmt.foreign import (
     CONFIG,
     CTRANSLATE2_WEIGHTS,
@@ -41,13 +41,13 @@ def check(path: Path) -> None:
         raise UserError(f"{path}: no such directory; {advice}", Exit.NO_INPUT)
     kind = recognise(path)
     if kind is not None and kind.advice not in (IMPORT, IMPORT_FILE):
-        raise UserError(f"{path}: {kind.name}; {kind.advice}", Exit.DATA)
+        raise invalid(path, f"{kind.name}; {kind.advice}")
     if kind is not None and kind.advice == IMPORT_FILE and path.is_dir():
-        raise UserError(f"{path}: holds {kind.name}; name the file itself", Exit.DATA)
+        raise invalid(path, f"holds {kind.name}; name the file itself")
     if not path.is_dir() and (kind is None or kind.advice == IMPORT):
-        raise UserError(f"{path}: a file; give its directory, {path.parent}; {READABLE}", Exit.DATA)
+        raise invalid(path, f"a file; give its directory, {path.parent}; {READABLE}")
     if kind is None and not (path / CONFIG).exists():
-        raise UserError(f"{path}: holds no {CONFIG} and no known model; {READABLE}", Exit.DATA)
+        raise invalid(path, f"holds no {CONFIG} and no known model; {READABLE}")
 
 
 def unpack(path: Path, directory: Path) -> Path:
@@ -60,7 +60,7 @@ def unpack(path: Path, directory: Path) -> Path:
         raise
     except Exception as error:  # a damaged file makes these libraries raise whatever they come upon
         reason = " ".join(str(error).split())[:200]
-        raise UserError(f"{path}: cannot be read ({reason})", Exit.DATA) from None
+        raise invalid(path, f"cannot be read ({reason})") from None
     return directory
 
 
@@ -75,7 +75,7 @@ def _convert(checkpoint: Path, directory: Path) -> None:
         options = vars(held["opt"])
         for key, value in options.items():
             if value and any(word in key for word in UNTOLD):
-                raise UserError(f"{checkpoint}: {key}={value} cannot be read", Exit.DATA)
+                raise invalid(checkpoint, f"{key}={value} cannot be read")
         if options.get("self_attn_type") == "scaled-dot-flash":  # the same, only faster
             held["opt"].self_attn_type = "scaled-dot"
         held.pop("optim", None)

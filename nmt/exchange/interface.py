@@ -45,6 +45,11 @@ CTRANSLATE2 = Library("ctranslate2", "ct2")
 TRANSFORMERS = Library("transformers", "hf")
 
 
+def invalid(path: Path | str, what: str) -> UserError:
+    """The error (65) for a file or directory of another engine that cannot be read."""
+    return UserError(f"{path}: {what}", Exit.DATA)
+
+
 class Output(NamedTuple):
     """A translation in our ids."""
 
@@ -62,6 +67,7 @@ class EngineScorer(Protocol):
     barred: Sequence[int] = ()  # ids that a search takes out before it computes probabilities
     longest_source: int | None = None  # ids, with eos, for which it has positions; None: any number
     longest_target: int | None = None  # likewise, with bos
+    misses_empty: bool = False  # a beam does not find an output that is empty
 
     def source_ids(self, line: str) -> list[int] | None:
         """The ids, with eos, into which it cuts a normalised line; None: it reads no text."""

@@ -13,7 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
+from nmt.exchange.interface import invalid
 from nmt.exchange.marian_ids import MarianIds
 from nmt.exchange.settings import sentencepiece
 from nmt.exchange.transformers_engine import M2M100, NLLB, PIECES, TOKENIZER, TOKENIZER_CONFIG
@@ -42,7 +43,7 @@ def read_segmenter(directory: Path, tokenizer: Any, language: str) -> Unigram:
     if wrong is not None:
         what = f"the file is missing, and {TOKENIZER} does not cut text as a model of SentencePiece"
         advice = f"would ({wrong[:80]!r}); copy the file from the model that this one was made of"
-        raise UserError(f"{directory / SPM}: {what} {advice}", Exit.DATA)
+        raise invalid(directory / SPM, f"{what} {advice}")
     return segmenter
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from nmt.config.settings import Decode
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
 from nmt.exchange import families, marian_ids, marian_npz, marian_weights, model_card
 from nmt.exchange.ctranslate2_names import Naming, SideNames
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.families import MARIAN_NPZ
-from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Export, Imported
+from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Export, Imported, invalid
 from nmt.exchange.marian_ids import EOS_PIECE, UNK_PIECE, MarianIds
 from nmt.exchange.marian_weights import MARIAN
 from nmt.exchange.settings import UNNAMED, make_trained, sentencepiece, settings_of, sinusoids
@@ -52,11 +52,9 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     source, target = ids = [marian_ids.read(v) for v in vocabularies]
     shared = source.to_json() == target.to_json()
     if shape["tie"] == "all" and not shared:
-        raise UserError(
-            f"{npz}: one embedding, but {files[0].name} and {files[-1].name} number pieces "
-            "otherwise; name the vocabulary of both sides in decoder.yml under vocabs",
-            Exit.DATA,
-        )
+        names = f"{files[0].name} and {files[-1].name} number pieces otherwise"
+        advice = "name the vocabulary of both sides in decoder.yml under vocabs"
+        raise invalid(npz, f"one embedding, but {names}; {advice}")
     encoding, search = sinusoids(*MARIAN_NPZ.sinusoids), marian_npz.search_of(decoder, values)
     settings = settings_of(encoding, search, shape, trained_length, shared)
     ours = marian_weights.to_ours(npz, tensors, settings.model, ids, MARIAN)
@@ -71,7 +69,7 @@ def _read_decoder(directory: Path) -> tuple[Path, dict[str, Any]]:
     found = [path] if path.exists() else sorted(directory.glob("*.decoder.yml"))
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
-        raise UserError(f"{directory}: {names}; rename one to {DECODER}", Exit.DATA)
+        raise invalid(directory, f"{names}; rename one to {DECODER}")
     if not found:
         return path, {}
     return found[0], marian_npz.parse(manifest.read_bytes(found[0]), str(found[0]))
@@ -83,22 +81,17 @@ def _find_files(directory: Path, named: Any, most: int, *patterns: str) -> list[
     found = [directory / name for name in dict.fromkeys(Path(str(name)).name for name in names)]
     found = found or next(filter(None, (sorted(directory.glob(p)) for p in patterns)), [])
     if not 0 < len(found) <= most or any(path.suffix in UNREAD for path in found):
-        raise UserError(
-            f"{directory}: {', '.join(path.name for path in found) or f'no {patterns[0]}'}: "
-            f"expected {'one file' if most == 1 else 'one or two files'}, neither factored (.fsv) "
-            "nor packed (.bin), under models and vocabs of decoder.yml",
-            Exit.DATA,
-        )
+        given = ", ".join(path.name for path in found) or f"no {patterns[0]}"
+        expected = "one file" if most == 1 else "one or two files"
+        what = f"expected {expected}, neither factored (.fsv) nor packed (.bin)"
+        raise invalid(directory, f"{given}: {what}, under models and vocabs of decoder.yml")
     says_side = [
         any(word in path.name.lower() for word in words)
         for words, path in zip(SIDES.values(), found, strict=False)
     ]
     if not names and len(found) == 2 and not all(says_side):
-        raise UserError(
-            f"{directory}: {found[0].name}, {found[1].name}: the names do not say which is of the "
-            "source; name both in decoder.yml under vocabs, the source first",
-            Exit.DATA,
-        )
+        what = f"{found[0].name}, {found[1].name}: the names do not say which is of the source"
+        raise invalid(directory, f"{what}; name both in decoder.yml under vocabs, the source first")
     return found
 
 

@@ -11,7 +11,7 @@ import yaml
 from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 
-from nmt.errors import Exit, UserError
+from nmt.exchange.interface import invalid
 from nmt.exchange.settings import in_order
 from nmt.modeldir import in_file
 from nmt.system import manifest
@@ -90,7 +90,7 @@ def read(path: Path) -> MarianIds:
     ids = parse(manifest.read_bytes(path), path)
     pieces = in_order(path, ids)
     if missing := {EOS_PIECE, UNK_PIECE} - ids.keys():
-        raise UserError(f"{path}: has no {min(missing)}", Exit.DATA)
+        raise invalid(path, f"has no {min(missing)}")
     return number(path, pieces, [ABSENT, ABSENT, ids[EOS_PIECE], ids[UNK_PIECE]])
 
 
@@ -138,7 +138,7 @@ def parse(data: bytes, path: Path) -> dict[str, Any]:
         halves = [line.removeprefix("? ").rsplit(":", 1) for line in lines if line.strip()]
         return {_plain(key.rstrip(" ")): int(number) for key, number in halves}
     except (ValueError, OverflowError, AttributeError, RecursionError, yaml.YAMLError):
-        raise UserError(f"{path}: expected a piece and its id in each line", Exit.DATA) from None
+        raise invalid(path, "expected a piece and its id in each line") from None
 
 
 def dump_lines(ids: Mapping[str, int]) -> bytes:

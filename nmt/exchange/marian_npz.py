@@ -12,7 +12,7 @@ import yaml
 from torch import Tensor
 
 from nmt.config.settings import Decode, Model
-from nmt.errors import Exit, UserError
+from nmt.exchange.interface import invalid
 from nmt.exchange.settings import fit_keys, warn_of_length_penalty, warn_of_others
 from nmt.system import manifest
 
@@ -42,9 +42,9 @@ def parse(data: bytes, name: str) -> dict[str, Any]:
             raise ValueError  # an alias of aliases would be shown as gigabytes
         values = yaml.safe_load(data)
     except (ValueError, yaml.YAMLError, RecursionError):
-        raise UserError(f"{name}: no valid YAML, or one with aliases", Exit.DATA) from None
+        raise invalid(name, "no valid YAML, or one with aliases") from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise UserError(f"{name}: expected keys and values", Exit.DATA)
+        raise invalid(name, "expected keys and values")
     return values
 
 
@@ -62,16 +62,13 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
                 raise ValueError
             arrays = dict(file)
     except Exception:  # numpy raises many kinds for a damaged file
-        raise UserError(f"{path}: damaged, or holds more than tensors", Exit.DATA) from None
+        raise invalid(path, "damaged, or holds more than tensors") from None
     if (config := arrays.pop(CONFIG, None)) is None:
-        raise UserError(f"{path}: has no {CONFIG}; it is no model of Marian", Exit.DATA)
+        raise invalid(path, f"has no {CONFIG}; it is no model of Marian")
     for name, array in arrays.items():
         if array.dtype != np.float32:
-            raise UserError(
-                f"{path}: {name} is {array.dtype}, not float32; models that are packed into "
-                "fewer bits cannot be read: take the one that they were made of",
-                Exit.DATA,
-            )
+            advice = "take the model that this one was packed from"
+            raise invalid(path, f"{name} is {array.dtype}, not float32; {advice}")
     options = parse(config.tobytes().rstrip(b"\0"), f"{path}: {CONFIG}")  # 1.12.40 pads it
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     return {name: _turn(name, tensor).squeeze() for name, tensor in tensors.items()}, options
@@ -118,7 +115,7 @@ def shape_of(path: Path, options: dict[str, Any]) -> dict[str, Any]:
     for name, value in (options := complete(options)).items():
         if name not in known or value != FIXED.get(name, value):
             why = f"only {FIXED[name]!r} can be read" if name in FIXED else "an unknown option"
-            raise UserError(f"{path}: {name}={value}: {why}", Exit.DATA)
+            raise invalid(path, f"{name}={value}: {why}")
     shape = fit_keys(path, Model, {n: (ours, options.get(n)) for n, ours in SHAPE.items()})
     for name, is_wrong, why in (
         ("tied-embeddings-src", source and not (output or every), "only with tied-embeddings"),
@@ -126,7 +123,7 @@ def shape_of(path: Path, options: dict[str, Any]) -> dict[str, Any]:
         ("transformer-heads", shape["dim"] % shape["heads"] > 0, "must divide dim-emb"),
     ):
         if is_wrong:
-            raise UserError(f"{path}: {name}={options[name]}: {why}", Exit.DATA)
+            raise invalid(path, f"{name}={options[name]}: {why}")
     tie = "all" if every or source else "target" if output else "none"
     return shape | {"norm": "post", "tie": tie, "target_bos": False}
 

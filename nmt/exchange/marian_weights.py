@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.settings import Model
-from nmt.errors import Exit, UserError
+from nmt.exchange.interface import invalid
 from nmt.exchange.marian_ids import MarianIds
 from nmt.modeldir import Trained
 
@@ -75,30 +75,26 @@ def to_ours(
     `ids`: of source and target. Tensors are laid out as in torch: a row for each piece, a linear
     map [out, in].
     """
-
-    def refuse(what: str) -> UserError:
-        return UserError(f"{path}: {what}", Exit.DATA)
-
     left, ours = {**tensors}, dict[str, Tensor]()
     for name, theirs in names(shape, family):
         copies = {place: left.pop(place) for place in theirs if place in left}
         if not copies:
-            raise refuse(f"has no {theirs[0]}; it is incomplete")
+            raise invalid(path, f"has no {theirs[0]}; it is incomplete")
         (first, tensor), *others = copies.items()
         if not torch.isfinite(tensor).all():
-            raise refuse(f"{first} holds numbers that are not finite")
+            raise invalid(path, f"{first} holds numbers that are not finite")
         if not all(torch.equal(tensor, other) for _, other in others):
-            raise refuse(f"{', '.join(copies)} differ, and should be one matrix")
+            raise invalid(path, f"{', '.join(copies)} differ, and should be one matrix")
         if side := _side(name, ids):
             if tensor.shape[:1] != (side.size,):
                 size = f"{first} is {list(tensor.shape)}"
-                raise refuse(f"the vocabulary has {side.size} pieces, but {size}")
+                raise invalid(path, f"the vocabulary has {side.size} pieces, but {size}")
             tensor = side.rows(tensor)
         ours[name] = tensor
     if left:
         name = min(left)
         what = f"the tensor {name}, {list(left[name].shape)}, has no place in the model"
-        raise refuse(f"{what} that its config describes")
+        raise invalid(path, f"{what} that its config describes")
     ours["output.bias"][ids[1].absent] = NEVER
     return ours
 

@@ -1,10 +1,9 @@
-"""The card of an exported model: code that translates with it, its limits, what the proof found.
+"""The card of an exported model: code that translates with it, its limits, results of the proof.
 
-Its front matter is that of https://huggingface.co/docs/hub/model-cards. Its Python translates with
-an export where nmt is not installed: it does with a line what `nmt-translate` does, which is to
-normalise it (nmt.text.tokenizer, but for lone surrogates, which no file holds), segment it, search,
-join the pieces (curly quotes as Moses joins them). It stands in card_code.jinja. A certificate
-counts what these very lines make of the samples (`count_equal`).
+Its front matter follows https://huggingface.co/docs/hub/model-cards. Its Python, card_code.jinja,
+translates where nmt is not installed. Like `nmt-translate`, it normalises a line
+(nmt.text.tokenizer, but for lone surrogates, which no file holds), segments it, searches, and joins
+the pieces (curly quotes as Moses joins them). `count_equal` runs this code on the samples.
 """
 
 from collections.abc import Mapping, Sequence
@@ -98,10 +97,10 @@ NO_MERGE = "\u2581 \u2581"  # of what no normalised text has: subword-nmt reads 
 def count_equal(
     trained: Trained, code: str, lines: Sequence[str], precision: str = "float32"
 ) -> dict[str, Any]:
-    """How many lines the lines of Python translate as `nmt-translate` does; texts are compared.
+    """Count the lines that the Python on the card translates as `nmt-translate` does.
 
-    `finished`: translations by nmt-translate that end within their limit. `reasons`: why others may
-    differ, by the model's settings and the precision of the engine.
+    `finished`: translations of nmt-translate that end before the length limit. `reasons`: why
+    others may differ, by the model's settings and the precision of the engine.
     """
     names: dict[str, Any] = {}
     exec(code, names)  # ours; what comes from a model stands in it as a literal
@@ -110,7 +109,7 @@ def count_equal(
         decode = replace(decode, split="lines")
     ours = proof.translate_best(trained, lines, decode, "as nmt-translate does")
     translated = map(names["translate"], lines)
-    theirs = [*track(translated, "by the lines of the card", [1] * len(lines))]
+    theirs = [*track(translated, "by the code on the card", [1] * len(lines))]
     finished = sum(translation.finished for translation in ours)
     limits = (decode.max_source, trained.model.limits(training=False).source)
     longest = max(len(trained.source.ids(line)) for line in lines)
@@ -135,12 +134,12 @@ def count_equal(
     }
 
 
-def program(trained: Trained, place: str, most: int | None, classes: Sequence[str] = ()) -> str:
-    """The lines for a directory, at `place`, of CTranslate2, or of classes of transformers.
+def program(trained: Trained, directory: str, most: int | None, classes: Sequence[str] = ()) -> str:
+    """The Python for a directory, of CTranslate2 or of classes of transformers.
 
-    `most`: pieces of the longest output that its tables are right for; None: any. Those for
-    CTranslate2 read certificate.json, whose `options` are those of translate_batch, and `files`.
-    `classes`: for model and tokenizer.
+    `most`: pieces of the longest output for which it has positions; None: any number. For
+    CTranslate2 it reads `files`, and the options of translate_batch in certificate.json. `classes`:
+    of the model and the tokenizer.
     """
     source, target = trained.source.segmenter, trained.target.segmenter
     decode = trained.settings.decode.by_beam()
@@ -148,7 +147,7 @@ def program(trained: Trained, place: str, most: int | None, classes: Sequence[st
     source_prefix, target_prefix = prefixes(decode, *sides)
     return render(
         "card_code.jinja",
-        place=place,
+        directory=directory,
         most=most,
         source=source,
         target=target,
@@ -172,7 +171,7 @@ def program(trained: Trained, place: str, most: int | None, classes: Sequence[st
 
 
 def files(trained: Trained) -> dict[str, bytes]:
-    """The files, by name, that the lines read in addition to CTranslate2's; and target.spm."""
+    """The files, by name, that the Python reads in addition to CTranslate2's; and target.spm."""
     written = {
         f"{name}.spm": side.segmenter.model
         for name, side in (("source", trained.source), ("target", trained.target))
@@ -186,7 +185,7 @@ def files(trained: Trained) -> dict[str, bytes]:
 
 
 def _literal(text: str) -> str:
-    """A text as it stands in Python, in ASCII."""
+    """A text as a Python literal in ASCII."""
     escaped = ascii(text)[1:-1].replace('"', '\\"')
     return f'"{escaped}"'
 

@@ -6,9 +6,9 @@ sentences on the card, and those in the log.
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from nmt import build
 from nmt.config.settings import Decode
 from nmt.decode.translator import Translation, Translator
-from nmt.errors import Exit, RefusedLinesError, UserError
+from nmt.errors import Exit, UserError
 from nmt.exchange import samples
 from nmt.exchange.interface import EngineScorer, Output
 from nmt.exchange.samples import SampleLine
@@ -150,16 +150,10 @@ def translate_best(
 
     Nothing is logged about lines that are longer than in training: the samples are meant to be.
     """
-    notes = logging.getLogger("nmt.decode")
-    level, best = notes.level, list[Translation]()
-    notes.setLevel(logging.ERROR)
-    try:
-        translations = Translator.of(trained, replace(decode, window=WINDOW)).translate(lines)
-        with suppress(RefusedLinesError):  # raised after the last line
-            for first, *_ in track(translations, label, [1] * len(lines)):
-                best.append(first)
-    finally:
-        notes.setLevel(level)
+    translations = Translator.of(trained, replace(decode, window=WINDOW)).translate(lines)
+    of_lines = islice(translations, len(lines))  # not to its end, where it logs what was unusual
+    best = [first for first, *_ in track(of_lines, label, [1] * len(lines))]
+    translations.close()
     return best
 
 
@@ -222,7 +216,8 @@ def _targets(ours: OurOutputs, scorer: EngineScorer) -> list[tuple[list[int], li
 def _compare(ours: OurOutputs, scorer: EngineScorer, name: str) -> tuple[dict[str, int], list[str]]:
     """The numbers of outputs that are compared and equal, and the lines of different ones.
 
-    Beams at the length limit are left out: there the engines choose by other rules.
+    Beams at the length limit, and empty outputs that the engine misses, are left out: there it
+    chooses by other rules.
     """
     beam = SEARCHES[name]
     outputs = (scorer.output(sample.ids, sample.limit, beam) for sample in ours.samples)
@@ -232,7 +227,7 @@ def _compare(ours: OurOutputs, scorer: EngineScorer, name: str) -> tuple[dict[st
     for sample, one, other in zip(ours.samples, ours.outputs[name], theirs, strict=True):
         counts["finished"] += one.finished
         ends = (output.finished and len(output.ids) < sample.limit for output in (one, other))
-        if beam > 1 and not all(ends):
+        if beam > 1 and (not all(ends) or (scorer.misses_empty and not one.ids)):
             continue
         counts["compared"] += 1
         if one == other:

@@ -15,7 +15,8 @@ from nmt.config.check import fit, keys_of
 from nmt.config.compose import experiment_of
 from nmt.config.data import Segmentation
 from nmt.config.settings import Decode, Settings, with_decode
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
+from nmt.exchange.interface import invalid
 from nmt.modeldir import Trained, model_of
 from nmt.system import manifest
 from nmt.text.side import Side
@@ -75,7 +76,7 @@ def fit_keys(path: Path, schema: type, given: Mapping[str, tuple[str, Any]]) -> 
     try:
         return {ours: fit(kinds[ours].kind, v, theirs) for theirs, (ours, v) in given.items()}
     except UserError as error:
-        raise UserError(f"{path}: {error}", Exit.DATA) from None
+        raise invalid(path, str(error)) from None
 
 
 def make_trained(
@@ -94,7 +95,7 @@ def make_trained(
 def in_order(path: Path, ids: Mapping[str, Any]) -> list[str]:
     """The pieces that a file numbers, in that order; UserError (65) for a missing number."""
     if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
-        raise UserError(f"{path}: expected the ids 0 to {len(ids) - 1}, each once", Exit.DATA)
+        raise invalid(path, f"expected the ids 0 to {len(ids) - 1}, each once")
     return sorted(ids, key=ids.__getitem__)
 
 
@@ -104,7 +105,7 @@ def sentencepiece(kind: type[Unigram], path: Path, language: str) -> Unigram:
     try:
         return kind(Tokenizer("none", "none", language), model)
     except (RuntimeError, OSError):
-        raise UserError(f"{path}: no SentencePiece model", Exit.DATA) from None
+        raise invalid(path, "no SentencePiece model") from None
 
 
 def warn_of_others(path: Path, values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:

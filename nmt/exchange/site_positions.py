@@ -182,7 +182,6 @@ def _remembers(probe: _Probe, e: Encoding) -> bool:
 
 
 def _table(probe: _Probe) -> Tensor:
-
     def added(x: Tensor, seed: int) -> Tensor:
         n = x.shape[1]
         return probe.site.embed(x, probe.context(torch.arange(n), n, len(x), seed)) - x

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.errors import Exit, UserError, is_out_of_memory, visible
-from nmt.exchange.interface import TRANSFORMERS, EngineScorer, Output
+from nmt.errors import UserError, is_out_of_memory, visible
+from nmt.exchange.interface import TRANSFORMERS, EngineScorer, Output, invalid
 from nmt.exchange.marian_ids import ABSENT, MarianIds
 from nmt.exchange.proof import IMPOSSIBLE
 from nmt.modeldir import CONFIG, Trained
@@ -29,11 +29,11 @@ def check(directory: Path, needed: Sequence[str]) -> None:
     """Raise UserError (65) for a file that is missing, or damaged JSON."""
     for path in (directory / name for name in needed):
         if not path.exists():
-            raise UserError(f"{path}: the file is missing; the model is incomplete", Exit.DATA)
+            raise invalid(path, "the file is missing; the model is incomplete")
     for path in (file for pattern in JSON for file in sorted(directory.glob(pattern))):
         manifest.read(path, None)  # transformers passes over some that it refuses
     if (directory / "adapter_config.json").exists():
-        raise UserError(f"{directory}: weights of an adapter; give the whole model", Exit.DATA)
+        raise invalid(directory, "weights of an adapter; give the whole model")
 
 
 def classes(directory: Path) -> tuple[str, str]:
@@ -47,7 +47,7 @@ def classes(directory: Path) -> tuple[str, str]:
         value = manifest.read(path, None).get(key) if path.exists() else None
         if value not in known:
             what = f"{key}={visible(value, 40)}: choose one of {', '.join(map(str, known))}"
-            raise UserError(f"{path}: {what}; no other model can be read", Exit.DATA)
+            raise invalid(path, f"{what}; no other model can be read")
         return value
 
     if choose(CONFIG, "model_type", ("marian", "m2m_100")) == "marian":
@@ -77,7 +77,7 @@ def in_transformers(directory: Path) -> Iterator[Any]:
         what = f"{type(error).__name__}: {visible(sentence, 300)}"
         if isinstance(error, NotImplementedError):  # of matrices that it compares, as it ties them
             what = f"weights of another shape than {CONFIG} asks for"
-        raise UserError(f"{directory}: transformers cannot read it ({what})", Exit.DATA) from None
+        raise invalid(directory, f"transformers cannot read it ({what})") from None
 
 
 def open_tokenizer(directory: Path, **options: Any) -> Any:
@@ -105,9 +105,7 @@ def open_model(directory: Path) -> Any:
         keys = sorted(map(str, report[f"{what}_keys"]))
         # positions that transformers computes; M2M100 had them stored
         if names := [key for key in keys if not key.endswith("embed_positions.weights")]:
-            raise UserError(
-                f"{directory}: {what} weights, by {CONFIG}: {', '.join(names[:3])}", Exit.DATA
-            )
+            raise invalid(directory, f"{what} weights, by {CONFIG}: {', '.join(names[:3])}")
     return model
 
 

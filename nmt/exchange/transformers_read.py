@@ -16,9 +16,9 @@ from torch import Tensor
 
 from nmt.config.settings import Model
 from nmt.decode.torch_engine import FORBIDDEN
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
 from nmt.exchange import families, m2m100_tokens, marian_ids, marian_weights, transformers_engine
-from nmt.exchange.interface import TRANSFORMERS, Imported
+from nmt.exchange.interface import TRANSFORMERS, Imported, invalid
 from nmt.exchange.m2m100_tokens import MADE_UP, SPM
 from nmt.exchange.marian_ids import ABSENT, MarianIds
 from nmt.exchange.marian_weights import BIAS, HUGGING_FACE, OUTPUT
@@ -130,16 +130,13 @@ def _imported(
     shape["norm"] = family.required["norm"]
     first = family.sinusoids[2]
     if not is_marian and config["pad_token_id"] != first - 1:
-        what = f"pad_token_id: must be {first - 1}, behind which positions begin"
-        raise UserError(f"{directory / CONFIG}: {what}", Exit.DATA)
+        raise invalid(directory / CONFIG, f"pad_token_id: must be {first - 1}")
     path, tensors = directory / GENERATION, _weights(directory, model)
     start, ends = generation["decoder_start_token_id"], generation["eos_token_id"]
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     if start not in (eos, pad) or {*(ends if isinstance(ends, list) else [ends])} != {eos}:
         what = f"decoder_start_token_id={start}, eos_token_id={ends}: by the tokenizer an output"
-        raise UserError(
-            f"{path}: {what} begins with {pad} or {eos}, and ends with {eos}", Exit.DATA
-        )
+        raise invalid(path, f"{what} begins with {pad} or {eos}, and ends with {eos}")
     ids = _number_sides(directory, tokenizer, start, tensors)
     known = transformers_engine.pieces_of(tokenizer)[1]
     if generation["forced_bos_token_id"] == language_id(known, decode.get("target_language", "")):
@@ -164,8 +161,7 @@ def _weights(directory: Path, model: Any) -> dict[str, Tensor]:
         if hasattr(module, "create_weight"):  # Marian's, which may be stored
             table = tensors.pop(f"{name}.weight")
             if (table - module.create_weight()).abs().max() > TABLE_ERROR:
-                what = "holds other positions than sinusoids"
-                raise UserError(f"{directory}: {name} {what}", Exit.DATA)
+                raise invalid(directory, f"{name} holds other positions than sinusoids")
     bias = tensors.get(BIAS, torch.zeros(len(tensors[OUTPUT])))  # M2M100 has none
     tensors[BIAS] = bias.flatten()
     return tensors
@@ -179,15 +175,14 @@ def _number_sides(
     for token in tokenizer.added_tokens_decoder.values():
         if token.content not in {**both[0], **both[1]} or not token.special:
             what = f"added_tokens.json or the tokenizer's config adds {token.content}, which is one"
-            why = f"{what} piece wherever it stands in a line; that cannot be read"
-            raise UserError(f"{directory}: {why}", Exit.DATA)
+            raise invalid(directory, f"{what} piece anywhere in a line; that cannot be read")
     eos, unk, pad = (getattr(tokenizer, f"{name}_token_id") for name in ("eos", "unk", "pad"))
 
     def number(known: Mapping[str, int], rows: int) -> MarianIds:
         pieces = in_order(directory, known)
         if not 0 <= rows - len(pieces) <= MOST_MADE_UP:
             what = f"its tokenizer has {len(pieces)} pieces, but the embedding has {rows} rows"
-            raise UserError(f"{directory}: {what}", Exit.DATA)
+            raise invalid(directory, what)
         pieces += [f"{MADE_UP}{n}" for n in range(rows - len(pieces))]
         special = [ABSENT if pad == start else pad, start, eos, unk]
         return marian_ids.number(directory, pieces, special)
@@ -206,12 +201,12 @@ def to_shape(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     shared = values.get("share_encoder_decoder_embeddings")
     tied = values.get("tie_word_embeddings")
     if values.get("scale_embedding") is not True:
-        raise _refusal(path, f"scale_embedding={values.get('scale_embedding')}: must be true")
+        raise invalid(path, f"scale_embedding={values.get('scale_embedding')}: must be true")
     if values.get("quantization_config"):
-        raise _refusal(path, "quantization_config: quantised weights")
+        raise invalid(path, "quantization_config: quantised weights")
     for key in ("attention_heads", "ffn_dim"):
         if values.get(f"decoder_{key}") != values.get(f"encoder_{key}"):
-            raise _refusal(path, f"decoder_{key}: must be that of the encoder")
+            raise invalid(path, f"decoder_{key}: must be that of the encoder")
     shape = {key: (ours, values.get(key)) for key, ours in SHAPE.items()}
     if values.get("activation_function") == "silu":
         shape["activation_function"] = ("activation", "swish")
@@ -230,7 +225,3 @@ def read_search(path: Path, values: Mapping[str, Any], target: MarianIds) -> dic
     beam, alpha = (values[key] for key in ("num_beams", "length_penalty"))
     beam, alpha = 1 if beam is None else beam, 1.0 if alpha is None else alpha
     return {"beam_size": beam, "alpha": alpha, "unknown": unknown}
-
-
-def _refusal(path: Path, what: str) -> UserError:
-    return UserError(f"{path}: {what}; no other model can be read", Exit.DATA)

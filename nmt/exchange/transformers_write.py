@@ -51,7 +51,7 @@ def prepare_marian(trained: Trained) -> Export:
         trained,
         families.MARIAN.title,
         write,
-        lambda place: model_card.program(trained, place, positions - 2, MARIAN),
+        lambda path: model_card.program(trained, path, positions - 2, MARIAN),
         on_hub="transformers",
     )
 

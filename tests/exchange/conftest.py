@@ -3,6 +3,7 @@
 import pytest
 
 from nmt.exchange import ctranslate2_write, samples
+from nmt.modeldir import Trained
 
 
 @pytest.fixture(autouse=True)
@@ -10,3 +11,11 @@ def few_samples(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """Samples and tables as a module's FEW says."""
     for name, value in getattr(request.module, "FEW", {}).items():
         monkeypatch.setattr(ctranslate2_write if name == "LONGEST" else samples, name, value)
+
+
+@pytest.fixture(scope="session")
+def model() -> Trained:
+    """A model whose outputs differ, and end; see `copying`."""
+    from tests.exchange.test_ctranslate2_engine import copying
+
+    return copying()

@@ -64,8 +64,7 @@ def test_the_command_writes_a_package_that_the_client_reads(tmp_path: Path) -> N
     (result,) = reader.translate_batch([processor.encode(LINES[0], out_type=str)], beam_size=4)
     assert result.hypotheses[0]
     for wrong in ([str(package), *to], [str(tmp_path / "y"), *to],
-                  [str(tmp_path / "y.argosmodel"), *to, "--names", "A"],
-                  [str(tmp_path / "y"), "--to", "ctranslate2", "--names", "A,B"]):  # fmt: skip
+                  [str(tmp_path / "y.argosmodel"), *to, "--names", "A"]):  # fmt: skip
         assert export_model.main([model, *wrong]) != Exit.OK
     assert not list(tmp_path.glob("y*"))
 

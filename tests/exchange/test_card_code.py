@@ -1,5 +1,6 @@
 """The Python on a model card gives what nmt-translate gives, where nmt cannot be imported."""
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -47,14 +48,13 @@ def block(text: str) -> str:
     return code
 
 
-def by_the_card(directory: Path, lines: list[str], patch: pytest.MonkeyPatch) -> list[str]:
+def without_nmt(code: str, lines: list[str], patch: pytest.MonkeyPatch) -> list[str]:
     """What the code of a card makes of lines where nmt cannot be imported."""
     names: dict[str, Any] = {}
-    patch.chdir(directory.parent)
-    with patch.context() as without_nmt:
+    with patch.context() as context:
         for module in [name for name in sys.modules if name.split(".")[0] == "nmt"]:
-            without_nmt.setitem(sys.modules, module, None)
-        exec(block((directory / "README.md").read_text(encoding="utf-8")), names)
+            context.setitem(sys.modules, module, None)
+        exec(code, names)
         return [names["translate"](line) for line in lines]
 
 
@@ -80,7 +80,7 @@ def test_exports_protect_strings_and_the_card_says_that_its_lines_do_not(tmp_pat
     assert all(trained.source.protection.line(line).strings for line in lines)
     export(trained, tmp_path / "made", lines)
     assert (
-        "these lines translate them (`data.protected`)" in (tmp_path / "made/README.md").read_text()
+        "this code translates them (`data.protected`)" in (tmp_path / "made/README.md").read_text()
     )
     model = ctranslate2_engine.load(tmp_path / "made")
     assert model.source.protection.patterns == trained.source.protection.patterns
@@ -131,7 +131,9 @@ def test_the_lines_translate_as_nmt_does(
     with torch.no_grad():
         trained.model.output.bias[EOS] -= 3  # the limits cut, so that lengths tell of pieces
         trained.model.output.bias[[PAD, BOS, UNK]] = -60  # CTranslate2 has none of them
-    export(trained, tmp_path / "made", LINES)
+    scorer = ctranslate2_write.prepare(trained).write(tmp_path / "made", "float32")
+    certificate = json.dumps({"options": dict(scorer.options)})
+    (tmp_path / "made" / "certificate.json").write_text(certificate, encoding="utf-8")
     lines = [
         *LINES,
         *ODD,
@@ -143,7 +145,7 @@ def test_the_lines_translate_as_nmt_does(
     ours = nmt.translate(trained, lines)
     assert len(set(ours)) > 4
     if name == "bpe":
-        assert by_the_card(tmp_path / "made", lines[:-4], monkeypatch) == ours[:-4]
+        assert without_nmt(code, lines[:-4], monkeypatch) == ours[:-4]
     first, *_ = code.split("\n")
     needed = {*re.findall(r"^(?:from|import) (\w+)", code, re.M)} - sys.stdlib_module_names
     assert {*first.replace("-", "_").split()} == {"#", "pip", "install", *needed}
@@ -157,7 +159,7 @@ def test_the_card_of_a_model_that_is_told_its_language_says_so(tmp_path: Path) -
     found = export(trained._replace(settings=settings), tmp_path / "made", LINES)
     assert found["as_nmt_translate"]["equal"] == found["as_nmt_translate"]["compared"]
     text = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
-    assert "They put `>>fr<<` before each line, the language of its translation." in text
+    assert "This code puts `>>fr<<` before each line, the language of its translation." in text
     assert 'print(translate("a line"))' in text and "The first word" not in text
     assert "translates from `de` to `fr`" in text, "a source is not in the language of the target"
     reader = Translator.of(trained, settings.decode).reader
@@ -169,7 +171,7 @@ def test_lines_that_search_are_not_compared_with_what_samples(tmp_path: Path) ->
     found = export(trained, tmp_path / "made", LINES)
     text = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
     assert "as_nmt_translate" not in found and "as nmt-translate does" not in text
-    assert "these lines search" in text
+    assert "this code searches" in text
     decode = ctranslate2_engine.load(tmp_path / "made").settings.decode
     assert decode == decode.by_beam(), "nmt-translate refuses to sample with CTranslate2"
 
@@ -178,10 +180,10 @@ def test_what_stands_in_the_lines_of_a_model_is_a_literal() -> None:
     name = "a\"b'c\\\n\U0001f600"
     code = model_card.program(of_bpe(), name, 7)
     assert code.isascii() and "min(int(0.5 * len(pieces)) + 1, 7)" in code
-    (line,) = [line for line in code.split("\n") if line.startswith("place = ")]
+    (line,) = [line for line in code.split("\n") if line.startswith("directory = ")]
     names: dict[str, Any] = {"Path": str}
     exec(line, names)
-    assert names["place"] == name
+    assert names["directory"] == name
 
 
 def test_the_options_are_all_that_is_to_be_told(tmp_path: Path) -> None:
@@ -210,7 +212,7 @@ def test_those_for_transformers_normalise_and_end_as_nmt_does(
     found = export(trained, tmp_path / "made", lines, to="marian")["as_nmt_translate"]
     assert found["equal"] == found["compared"] > len(LINES)
     code = block((tmp_path / "made" / "README.md").read_text(encoding="utf-8"))
-    assert 'place = "made"' in code
+    assert 'directory = "made"' in code
     monkeypatch.chdir(tmp_path)
     logging = theirs("transformers").logging
     logging.set_verbosity_warning()

@@ -17,7 +17,7 @@ from nmt.cli import translate
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_names, ctranslate2_write, engines, interface
 from nmt.modeldir import Trained
-from tests.exchange.test_ctranslate2_engine import LINES, certain, model  # noqa: F401  (a fixture)
+from tests.exchange.test_ctranslate2_engine import LINES, certain
 from tests.exchange.test_ctranslate2_export import LETTERS
 
 FEW = {"MADE_UP": 3, "BEYOND": 15, "LONG": 1, "LONGEST": 200}
@@ -25,7 +25,7 @@ SEARCH = ("decode.alpha=0", "decode.beam_size=2")
 
 
 @pytest.fixture
-def saved(model: Trained, tmp_path: Path) -> Path:  # noqa: F811
+def saved(model: Trained, tmp_path: Path) -> Path:
     """The model as a directory, and a text beside it."""
     modeldir.save(model, tmp_path / "model")
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
@@ -81,21 +81,15 @@ def test_one_export_translates_as_the_model_whenever_it_is_asked_again(
         searches(export, "nmt")
 
 
-def test_it_lies_beside_the_model_whatever_that_is_called(
-    saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (saved / "sub").mkdir()
-    monkeypatch.chdir(saved / "sub")
-    assert searches(Path(".."))
-    assert len(cache_of(saved)) == 1
-
-
 def test_an_export_is_for_its_checkpoint_its_precision_and_its_versions(
     saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = modeldir.load(saved)
-    assert searches(saved) and searches(saved, precision="int8")
+    (saved / "sub").mkdir()
+    monkeypatch.chdir(saved / "sub")
+    assert searches(Path("..")) and searches(saved, precision="int8")
     assert len(cache_of(saved)) == 2
+    monkeypatch.chdir(saved.parent)
     with torch.no_grad():
         loaded.model.output.bias[5] += 1
     shutil.rmtree(saved)
@@ -200,8 +194,7 @@ def test_nor_what_the_command_asks_for(
 
 
 def test_what_the_call_lifts_of_the_models_own_settings_is_not_refused(
-    model: Trained,  # noqa: F811
-    tmp_path: Path,
+    model: Trained, tmp_path: Path
 ) -> None:
     own = replace(model.settings.decode, no_repeat_ngram=3, position_scale=0.5)
     place = tmp_path / "model"
@@ -216,7 +209,7 @@ def test_a_language_takes_a_position_of_the_tables(
 ) -> None:
     monkeypatch.setattr(engines, "LONGEST", 200)
     languages = ["decode.source_language=fr", "decode.target_language=fr"]
-    trained = certain("encoding=absolute", *languages, letters=[*LETTERS, ">>fr<<"], ends=1.5)
+    trained = certain("encoding=absolute", *languages, letters=[*LETTERS, ">>fr<<"])
     vocabulary = trained.source.vocabulary
     build.set_languages(trained.model, trained.settings.decode, vocabulary, vocabulary)
     modeldir.save(trained, tmp_path / "model")

@@ -47,9 +47,8 @@ def exported(trained: Trained, place: Path, precision: str = "float32") -> Path:
     return place
 
 
-@pytest.fixture(scope="module")
-def model() -> Trained:
-    """It has learned to copy up to five pieces, so that its outputs differ, and end.
+def copying() -> Trained:
+    """A model that has learned to copy up to five pieces, so that its outputs differ, and end.
 
     At a limit the engines choose otherwise.
     """
@@ -248,7 +247,7 @@ def test_a_directory_that_is_damaged_or_of_others_is_refused(place: Path, tmp_pa
     with pytest.raises(UserError, match=r"model.bin: damaged; SHA-256"):
         engines.load([copied], "cpu")
     (copied / "manifest.json").unlink()
-    with pytest.raises(UserError, match="without what nmt needs to know of it") as error:
+    with pytest.raises(UserError, match="lacks the files of nmt") as error:
         engines.load([copied], "cpu")
     assert error.value.code == Exit.DATA
 

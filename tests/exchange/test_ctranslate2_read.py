@@ -152,7 +152,7 @@ def content(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
     [
         (configured("add_source_bos", True), "add_source_bos=true cannot be read"),
         (configured("unk_token", "<what>"), "the vocabulary has no <what>"),
-        (lambda p: (p / "target.spm").unlink(), "no target.json and no target.spm: nothing says"),
+        (lambda p: (p / "target.spm").unlink(), "no target.json and no target.spm"),
         (lambda p: (p / "target.spm").write_bytes(b"x"), "target.spm: no SentencePiece model"),
         (lambda p: (p / "shared_vocabulary.json").unlink(), "no source_vocabulary.json and no"),
         (content(lambda b: b[:-9]), "damaged or incomplete"),

@@ -175,7 +175,7 @@ def decoder(**values: Any) -> Callable[[Path], None]:
     return spoil
 
 
-REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
+REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "factored vocabulary": (decoder(vocabs=["v.fsv"]), "v.fsv: .*factored"),
     "gelu": (option("transformer-ffn-activation=gelu"), "activation=gelu: that of Ma"),
     "half tied": (option("tied-embeddings-src=true tied-embeddings-all=false"), "src=True: only"),
@@ -185,6 +185,10 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
                      r"encoder_l1_self_Wo_ln_scale_pre, \[16\], has no place"),
     "another vocabulary": (tensor("Wemb", lambda t: t[:-1]), "has 61 pieces, but Wemb is"),
     "pickles": (tensor("Wemb", lambda t: t.astype(object)), "opus.npz: damaged, or holds more"),
+    "a length that is none": (
+        lambda place: (place / "certificate.json").write_text('{"longest_trained_source": "x"}'),
+        "certificate.json: longest_trained_source=x",
+    ),
     "two models": (decoder(models=["a.npz", "b.npz"]), "a.npz, b.npz: expected one file"),
     "ids missing": (file("opus.yml", b"</s>: 0\n<unk>: 1\na: 3\n"), "expected the ids 0 to 2"),
     "YAML that runs": (file("decoder.yml", b"a: !!python/object:os.getcwd {}"), "no valid YAML"),

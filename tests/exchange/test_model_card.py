@@ -50,9 +50,9 @@ def test_what_is_known_is_told_and_nothing_else() -> None:
         "- Sources in training had up to 12 pieces.\n",
         "- In int8 a beam of 4 was not compared: none of its translations ends.\n",
         "- The others may differ because the engine a, or b.\n",
-        "- The Python on the card translates 6 of 7 lines as nmt-translate does; 5 of its ",
-        "- It is right for sources of up to 2,047 pieces.\n",
-        'place = Path("its name")',
+        "- The Python on the card translates 6 of 7 lines as nmt-translate does; 5 translations of",
+        "- Its positions suffice for sources of up to 2,047 pieces.\n",
+        'directory = Path("its name")',
     ):
         assert line in text, line
     text = text_of(made("encoding=relative", "data.source_language=und"))

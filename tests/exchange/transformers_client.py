@@ -1,7 +1,7 @@
 """Transformers of any version: run by the Python of an environment that has it, not by that of nmt.
 
-`save FROM TO FORM` reads a directory and saves it in one of FORMS; `translate DIRECTORY` translates
-the lines of stdin, and writes {beam size: translations} as JSON.
+Arguments: FROM TO FORM. Saves a directory anew in one of FORMS, translates the lines of stdin with
+it, and writes {beam size: translations} as JSON.
 """
 
 import json
@@ -63,11 +63,10 @@ def translate(place: Path, lines: list[str]) -> dict[int, list[str]]:
 
 def main() -> None:
     """Do what the arguments say."""
-    if sys.argv[1] == "save":
-        save(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
-    else:
-        lines = sys.stdin.read().split("\n")
-        sys.stdout.write(json.dumps(translate(Path(sys.argv[2]), lines)))
+    source, target, form = sys.argv[1:]
+    save(Path(source), Path(target), form)
+    lines = sys.stdin.read().split("\n")
+    sys.stdout.write(json.dumps(translate(Path(target), lines)))
 
 
 if __name__ == "__main__":
