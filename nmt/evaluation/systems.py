@@ -19,18 +19,14 @@ from nmt.exchange import ctranslate2_engine
 from nmt.system import manifest
 from nmt.text.lines import unpacked_name
 from nmt.text.side import Segmenter
-from nmt.training.directory import progress
+from nmt.training.directory import WITHOUT_EFFECT, progress
 
 log = logging.getLogger(__name__)
 
 SEEDED = re.compile(r"[-_.]?seed[-_]?\d+$")
 INVALID_IN_LABEL = re.compile(r"[/\\\x00-\x1f]|^\.")  # labels are names of files, too
-IGNORED_KEYS = (
-    *("seed", "trainer.device", "trainer.threads", "trainer.log_every", "trainer.tensorboard"),
-    *("trainer.keep_checkpoints", "trainer.gradient_checkpointing", "trainer.deterministic"),
-    *("trainer.max_hours", "trainer.keep_best", "trainer.callback", "trainer.nonfinite_patience"),
-    *("data.workers", "decode.batch_tokens", "decode.window"),
-)  # keys in which runs of one system may differ, in addition to paths; none changes results
+# keys in which runs of one system may differ, besides paths
+IGNORED_KEYS = ("seed", *WITHOUT_EFFECT, "decode.batch_tokens", "decode.window")
 
 
 class SystemModel(NamedTuple):

@@ -37,13 +37,16 @@ from nmt.training.reports import LOG, write_hint
 from nmt.training.schedule import is_over, last_step, stops_early
 
 LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark, that no user's own files bear
-MAY_DIFFER = (
-    *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every", "decode"),
-    *("trainer.max_hours", "trainer.early_stopping", "trainer.keep_best", "trainer.callback"),
-    "trainer.target",
-    *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers", "trainer.device"),
+WITHOUT_EFFECT = (
+    *("trainer.device", "trainer.threads", "trainer.log_every", "trainer.tensorboard"),
+    *("trainer.keep_checkpoints", "trainer.keep_best", "trainer.max_hours", "trainer.callback"),
     *("trainer.nonfinite_patience", "trainer.gradient_checkpointing", "trainer.deterministic"),
+    *("trainer.target", "data.workers"),
+)  # keys that change no result of a run
+MAY_DIFFER = (
+    *("trainer.max_epochs", "trainer.max_steps", "trainer.early_stopping", "decode"),
     "trainer.compile",  # with a warning: see environment.warn_of_changes
+    *WITHOUT_EFFECT,
 )  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`
 LANGUAGES = ("decode.source_language", "decode.target_language")  # those that are trained
 LENGTH_RATIO = "decode.length_ratio"  # scores of translations depend on it
