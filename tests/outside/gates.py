@@ -226,6 +226,8 @@ def measure_figures(checkout: Checkout, work: Path) -> Values:
     files = [f"{name}={PINNED}/{name}.txt" for name in ("first", "second", "third")]
     text = ("--source", str(TEXT), "--reference", str(REFERENCE))
     named = {name: ("--test", f"{name}={TEXT},{REFERENCE}") for name in ("single", "joined")}
+    if not (checkout.root / "nmt" / "evaluation").is_dir():  # ce9b2018
+        return _measure_figures_before(checkout, work, runs, [*more, *common], files)
     here = dict[str, float]()
     for name, join in (("single", ()), ("joined", ("--join", "2"))):
         output = ("-o", f"{name}.json")
@@ -234,6 +236,24 @@ def measure_figures(checkout: Checkout, work: Path) -> Values:
     of_files = (*files, *text, "--join", "2", *common, "-o", "files.json")
     checkout.run("evaluate", *of_files, cwd=work)
     diagnosis = checkout.run("diagnose", runs[0], TEXT, "--reference", REFERENCE, cwd=work)
+    here |= {f"diagnosis|{k}": v for k, v in rows_of_diagnosis(diagnosis).items()}
+    return Values(rows_of_json(work / "files.json"), here)
+
+
+def _measure_figures_before(
+    checkout: Checkout, work: Path, runs: list[Path], options: list[str], files: list[str]
+) -> Values:
+    """The same by the commands that the reference commit has."""
+    arguments = ("--name", "joined", "--source", TEXT, "--reference", REFERENCE)
+    checkout.run("recipe", "testset", work / "tests", *arguments, cwd=work)
+    joined = work / "tests" / "joined.de", work / "tests" / "joined.en"
+    tests = ("--test", f"single={TEXT},{REFERENCE}", "--test", f"joined={joined[0]},{joined[1]}")
+    checkout.run("evaluate", *runs, *tests, *options, "--json", "runs.json", cwd=work)
+    text = ("--source", str(joined[0]), "--reference", str(joined[1]), *options[3:])
+    checkout.run("evaluate", *files, *text, "--json", "files.json", cwd=work)
+    single = ("--source", TEXT, "--reference", REFERENCE)
+    diagnosis = checkout.run("evaluate", runs[0], *single, "--diagnose", cwd=work)
+    here = {f"runs|{k}": v for k, v in rows_of_json(work / "runs.json").items()}
     here |= {f"diagnosis|{k}": v for k, v in rows_of_diagnosis(diagnosis).items()}
     return Values(rows_of_json(work / "files.json"), here)
 
