@@ -161,8 +161,8 @@ def side_file(named: str, hint: str) -> Path:
 
 def find_packed(path: Path) -> Path:
     """The path itself, or that of the compressed file if only that exists."""
-    others = () if path.exists() else (path.with_name(path.name + ending) for ending in PACKED)
-    return next((other for other in others if other.exists()), path)
+    packed = () if path.exists() else (path.with_name(path.name + ending) for ending in PACKED)
+    return next((file for file in packed if file.exists()), path)
 
 
 def _missing_file_error(path: Path, hint: str) -> UserError:
