@@ -21,7 +21,6 @@ from typing import Any, BinaryIO, NamedTuple
 from nmt.cli.streams import is_complete
 from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.system import atomic, manifest, outputs
-from nmt.text.lines import file_of
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +186,7 @@ def check_files(output: str | None, inputs: Sequence[str]) -> None:
     outputs.check_writable(partial_files(path))  # a directory may have no name for them: /
     for name in inputs:
         try:
-            read = os.fstat(sys.stdin.fileno()) if name == "-" else file_of(Path(name)).stat()
+            read = os.fstat(sys.stdin.fileno()) if name == "-" else Path(name).stat()
         except (OSError, ValueError, AttributeError):  # what cannot be opened is refused later
             continue
         for written in (path, *partial_files(path)):
@@ -236,8 +235,7 @@ def _hash(name: str) -> str | None:
     """The SHA-256 of an input; None: it is no file, and cannot be read twice."""
     if name == "-" or not is_complete(name):
         return None
-    file = file_of(Path(name))
-    return manifest.sha256_of(file) + name.removeprefix(str(file))  # and the column of a table
+    return manifest.sha256_of(Path(name))
 
 
 @contextmanager

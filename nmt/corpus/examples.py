@@ -64,9 +64,9 @@ def draw_examples(
         examples = make_examples(store, join_lines(store, joining, random_of(seed, epoch, JOINS)))
     if all(weight == 1 for weight in weights):
         return examples
-    wanted = np.array(weights)[store.corpus_of(examples.first)]
-    chance = random_of(seed, epoch, WEIGHTS).random(len(wanted))
-    rows = np.repeat(np.arange(len(wanted)), np.floor(wanted + chance).astype(np.int64))
+    copies = np.array(weights)[store.corpus_of(examples.first)]
+    chance = random_of(seed, epoch, WEIGHTS).random(len(copies))
+    rows = np.repeat(np.arange(len(copies)), np.floor(copies + chance).astype(np.int64))
     lengths = {side: of_side[rows] for side, of_side in examples.lengths.items()}
     return Examples(examples.first[rows], examples.counts[rows], lengths)
 

@@ -97,8 +97,8 @@ def count_known(prepared: Prepared, source: Path, target: Path) -> tuple[int, in
     pairs = map(prepared.source.protection.pair, lines, read_parallel(target, lines, source))
     words = ((of_source.words(a), of_target.words(b)) for a, b in pairs)
     hashes = [hash_pair(a, b, of_source.symbols) for a, b in words]
-    known = np.fromfile(prepared.path / "train" / "hashes", HASHES)
-    return int(np.isin(np.array(hashes, HASHES), known).sum()), len(hashes)
+    trained = np.fromfile(prepared.path / "train" / "hashes", HASHES)
+    return int(np.isin(np.array(hashes, HASHES), trained).sum()), len(hashes)
 
 
 def _check_sides(data: Data, sides: Sides | None) -> None:

@@ -29,12 +29,12 @@ Sampler: TypeAlias = BpeDropout | NBest
 def check_sampling(data: Data, segmenter: str) -> None:
     """Raise UserError if a segmenter of this kind cannot sample as `data` asks."""
     if segmenter in BPE:
-        key, other, wanted = "subword_alpha", "bpe_dropout", data.subword_alpha is not None
+        key, other, is_set = "subword_alpha", "bpe_dropout", data.subword_alpha is not None
         does = "needs the probabilities of a unigram model"
     else:
-        key, other, wanted = "bpe_dropout", "subword_alpha", data.bpe_dropout > 0
+        key, other, is_set = "bpe_dropout", "subword_alpha", data.bpe_dropout > 0
         does = "leaves out merges"
-    if wanted:
+    if is_set:
         raise UserError(
             f"data.{key}={getattr(data, key)}: {does}, and segmenter.kind={segmenter} has none; "
             f"data.{other} is its way to sample"

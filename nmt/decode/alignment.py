@@ -75,15 +75,15 @@ def _word_numbers(line: str, parts: Sequence[str]) -> Iterator[NDArray[np.int64]
     characters, owners = "".join(line.split()), _owners(line.split())
     start = 0
     for part in parts:
-        own = "".join(part.split())
-        tags = [tag for tag in range(len(own) + 1) if characters.rfind(own[:tag], 0, start) >= 0]
-        places = [(characters.find(own[tag:], start), tag) for tag in tags]
-        if not (places := [place for place in places if place[0] >= 0]):
+        text = "".join(part.split())
+        tags = [tag for tag in range(len(text) + 1) if characters.rfind(text[:tag], 0, start) >= 0]
+        matches = [(characters.find(text[tag:], start), tag) for tag in tags]
+        if not (matches := [match for match in matches if match[0] >= 0]):
             raise ValueError(f"{part!r}: not in the line behind the parts before it")
-        found, tag = min(places, key=lambda place: (place[0] > start, place[1]))
-        at = characters.rfind(own[:tag], 0, start)
-        start = found + len(own) - tag
-        of_part = np.concatenate([owners[at : at + tag], owners[found:start]])
+        first, tag = min(matches, key=lambda match: (match[0] > start, match[1]))
+        at = characters.rfind(text[:tag], 0, start)
+        start = first + len(text) - tag
+        of_part = np.concatenate([owners[at : at + tag], owners[first:start]])
         firsts = accumulate(map(len, part.split()), initial=0)
         yield of_part[list(firsts)[:-1]]
 
@@ -115,8 +115,8 @@ def word_shares(side: Side, surfaces: Sequence[str], words: Sequence[str]) -> We
     shares = np.zeros((len(surfaces), len(words)), np.float32)
     starts = accumulate(map(len, surfaces), initial=0)
     for piece, (surface, start) in enumerate(zip(surfaces, starts, strict=False)):
-        own = [place for place in places[start : start + max(1, len(surface))] if place >= 0]
-        np.add.at(shares[piece], owners[own], 1 / max(1, len(own)))
+        of_piece = [at for at in places[start : start + max(1, len(surface))] if at >= 0]
+        np.add.at(shares[piece], owners[of_piece], 1 / max(1, len(of_piece)))
     return shares
 
 

@@ -41,16 +41,16 @@ class LineReader:
         self.most = max(1, min(self.longest, self.longest_trained or USUAL_LENGTH))
         language, target = languages_of(replace(self.settings, decode=self.decode))
         self.separator = separator(target)  # of the translations of parts
-        known = language_codes(self.side.vocabulary)
+        codes = language_codes(self.side.vocabulary)
         tags = {tag: self.side.ids(tag)[0] for tag in tags_of(self.settings.data)}
         self.splitter = Splitter(
             language if self.decode.split != "lines" else None,
-            {*tags, *known},
+            {*tags, *codes},
             lambda text: self.source(text).pieces,
             self.side.protection.spans,
         )
         is_marian = isinstance(self.side.segmenter, MarianSegmenter)
-        self.codes = known if is_marian and not self.decode.source_language else {}
+        self.codes = codes if is_marian and not self.decode.source_language else {}
         corpora = getattr(self.settings.data, "corpora", {}).values()
         if corpora and all(corpus.tag for corpus in corpora):  # no source of training was without
             self.codes |= tags
@@ -97,16 +97,16 @@ class LineReader:
                 f"column {not_given[0]}: this model reads it with the text; "
                 f"give --columns {','.join(f'{name}=FILE' for name in not_given)}"
             )
-        known = columns_of(self.settings.data)
-        known.pop(WORDS, None)
-        known |= dict.fromkeys(lengths, "sentence")
-        if unknown := sorted(set(columns) - set(known)):
+        corpus_columns = columns_of(self.settings.data)
+        corpus_columns.pop(WORDS, None)
+        corpus_columns |= dict.fromkeys(lengths, "sentence")
+        if unknown := sorted(set(columns) - set(corpus_columns)):
             advice = "; it is for decode.length=forced" if unknown[0] == LENGTH else ""
             raise UserError(
                 f"column {unknown[0]}: unknown to this model; its corpus had "
-                f"{', '.join(known) or 'none'}{advice}"
+                f"{', '.join(corpus_columns) or 'none'}{advice}"
             )
-        return known
+        return corpus_columns
 
     def limit(self, pieces: int) -> int:
         """The most pieces of the translation of so many; eos counts in neither."""

@@ -42,8 +42,8 @@ def adapt(member: Trained, decode: Decode) -> Trained:
     It shares its weights with `member`, which stays as it is. Raises UserError for a language that
     the model lacks, and for a scale that its encodings do not follow.
     """
-    own = member.settings.decode
-    languages = [(d.source_language, d.target_language) for d in (own, decode)]
+    trained = member.settings.decode
+    languages = [(d.source_language, d.target_language) for d in (trained, decode)]
     if languages[0] == languages[1] and decode.position_scale == 1:
         return member
     model = build.shallow(member.model)

@@ -63,14 +63,14 @@ def search(
             of_sentence = torch.arange(len(ids))[:, None]
             parts = ids[of_sentence, extension.next_parent], extension.token[:, :, None]
             ids = torch.cat(parts, dim=2)
-        places = is_open.nonzero()[:, 0]
-        if len(places) < len(is_open):
-            sentence, ids = sentence[places], ids[places]
-            places = to_device(places, device)
-            method.keep(places)
-            if parents is None:  # all rows stayed in their places
+        going_on = is_open.nonzero()[:, 0]
+        if len(going_on) < len(is_open):
+            sentence, ids = sentence[going_on], ids[going_on]
+            going_on = to_device(going_on, device)
+            method.keep(going_on)
+            if parents is None:  # all rows stayed where they were
                 parents = torch.arange(tokens.numel(), device=device).view_as(tokens)
-            tokens, parents = tokens[places], parents[places]
+            tokens, parents = tokens[going_on], parents[going_on]
     return [[h for _, h in sorted(ranked, key=lambda pair: pair[0])] for ranked in closed]
 
 
@@ -82,32 +82,32 @@ def _close(
     closed: list[list[tuple[float, Hypothesis]]],
 ) -> None:
     """Add the outputs that a step closes, each with its rank; all tensors are on the host."""
-    place, column = extension.closed.nonzero().unbind(1)
-    if not len(place):
+    row, column = extension.closed.nonzero().unbind(1)
+    if not len(row):
         return
-    facts = (t[place, column].tolist() for t in extension[1:4])
-    outputs = ids[place, extension.parent[place, column]].tolist()
+    facts = (t[row, column].tolist() for t in extension[1:4])
+    outputs = ids[row, extension.parent[row, column]].tolist()
     length = ids.shape[2]
     divisors = method.penalty(length), method.penalty(length + 1)  # without eos, and with it
-    rows = zip(sentence[place].tolist(), column.tolist(), outputs, *facts, strict=True)
-    for number, of_output, output, finished, log_prob, coverage in rows:
+    outcomes = zip(sentence[row].tolist(), column.tolist(), outputs, *facts, strict=True)
+    for number, of_output, output, finished, log_prob, coverage in outcomes:
         score = log_prob / divisors[finished] + coverage
         hypothesis = Hypothesis(output, score, log_prob, finished, coverage)
         closed[number].append((-score if method.best_first else of_output, hypothesis))
 
 
 def with_required(
-    step: Step, places: Sequence[Sequence[int]], eos: int, device: torch.device
+    step: Step, prefixes: Sequence[Sequence[int]], eos: int, device: torch.device
 ) -> Step:
-    """A step in which the output of sentence i begins with `places[i]`, see `Source.required`.
+    """A step in which the output of sentence i begins with `prefixes[i]`, see `Source.required`.
 
     This can force a prefix, a minimum length or an exact length.
     """
-    if not any(places):
+    if not any(prefixes):
         return step
-    rows = [torch.tensor([*of_output, ANY]) for of_output in places]  # ANY: so that none is empty
+    rows = [torch.tensor([*of_output, ANY]) for of_output in prefixes]  # ANY: so that none is empty
     table = to_device(pad_sequence(rows, batch_first=True, padding_value=ANY), device)
-    sentence = torch.arange(len(places), device=device)  # [rows]
+    sentence = torch.arange(len(prefixes), device=device)  # [rows]
     length = 0
 
     def restricted(tokens: Tensor, parents: Tensor | None) -> Tensor:
@@ -116,9 +116,9 @@ def with_required(
             sentence = sentence[parents.flatten()]
         log_probs = step(tokens, parents)  # [rows, vocab]
         if length < table.shape[1]:
-            place = table[sentence, length][:, None]  # [rows, 1]
+            next_id = table[sentence, length][:, None]  # [rows, 1]
             ids = torch.arange(log_probs.shape[1], device=device)
-            allowed = (place == ANY) | (place == ids) | ((place == NOT_EOS) & (ids != eos))
+            allowed = (next_id == ANY) | (next_id == ids) | ((next_id == NOT_EOS) & (ids != eos))
             log_probs = log_probs.masked_fill(~allowed, NEVER)
         length += 1
         return log_probs

@@ -15,7 +15,6 @@ from nmt.evaluation.systems import System, SystemModel
 from nmt.evaluation.testsets import ParallelFiles
 from nmt.system import manifest
 from nmt.text.columns import missing
-from nmt.text.lines import file_of
 from nmt.training.directory import progress
 
 PACKAGES = ("sacrebleu", "sacremoses", "numpy")  # on which scores depend
@@ -59,7 +58,7 @@ def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> 
     return {
         "versions": versions | {name: version(name) for name in PACKAGES},
         "files": {
-            f"{test.name} {side} {path}": manifest.sha256_of(file_of(path))
+            f"{test.name} {side} {path}": manifest.sha256_of(path)
             for test in tests
             for side, path in test.paths
         },

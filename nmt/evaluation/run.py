@@ -30,7 +30,7 @@ from nmt.exchange import ctranslate2_engine
 from nmt.exchange.settings import UNNAMED
 from nmt.text.columns import missing
 from nmt.text.languages import languages_of, short_code
-from nmt.text.lines import file_of, find_packed, read_parallel, read_text
+from nmt.text.lines import find_packed, read_parallel, read_text
 from nmt.text.side import Segmenter
 
 log = logging.getLogger(__name__)
@@ -177,7 +177,7 @@ def _columns(
     data, columns = model.settings.data, dict(options.columns)
     if not columns and data.columns and data.test_source and sources is not None:
         text = find_packed(Path(data.test_source))
-        if file_of(text).is_file() and read_text(text) == sources:
+        if text.is_file() and read_text(text) == sources:
             columns = {name: Path(path) for name, path in columns_of_test(model.settings).items()}
     forced = model.settings.decode.length == "forced"  # else as long as the references
     if absent := missing(reads - ({LENGTH} if forced else set()), columns):

@@ -26,7 +26,7 @@ from nmt.exchange.engines import LoadedModels
 from nmt.system import atomic, manifest
 from nmt.system.progress import track
 from nmt.system.resources import keep_memory
-from nmt.text.lines import file_of, read_text
+from nmt.text.lines import read_text
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class KeptTranslation:
     def origin(self) -> dict[str, Any]:
         """All that the translation depends on; raises what `modeldir.load` does."""
         text = hashlib.sha256("".join(f"{line}\n" for line in self.lines).encode()).hexdigest()
-        columns = {n: manifest.sha256_of(file_of(path)) for n, path in self.columns.items()}
+        columns = {n: manifest.sha256_of(path) for n, path in self.columns.items()}
         if self.lengths:
             columns[LENGTH] = hashlib.sha256(manifest.dump(list(self.lengths))).hexdigest()
         return {

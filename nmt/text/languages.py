@@ -23,19 +23,19 @@ def language_id(vocabulary: Vocabulary, name: str | None, key: str) -> int | Non
     """
     if name is None:
         return None
-    known: dict[str, int] = {}
+    ids: dict[str, int] = {}
     for number, piece in enumerate(vocabulary.to_json(), start=SPECIALS):
         if code := _CODE.fullmatch(piece):
-            known[next(filter(None, code.groups()), piece)] = known[piece] = number
-    if name not in known:
-        if not known:
+            ids[next(filter(None, code.groups()), piece)] = ids[piece] = number
+    if name not in ids:
+        if not ids:
             raise UserError(f"{key}={name}: this model knows no language by a piece; leave it out")
-        near = get_close_matches(name, known, n=5, cutoff=0.5) or sorted(known)[:5]
+        near = get_close_matches(name, ids, n=5, cutoff=0.5) or sorted(ids)[:5]
         raise UserError(
             f"{key}={name}: the model has no piece for that language; it has "
-            f"{len({*known.values()})} of them, such as {', '.join(near)}"
+            f"{len({*ids.values()})} of them, such as {', '.join(near)}"
         )
-    return known[name]
+    return ids[name]
 
 
 def languages_of(settings: Settings) -> tuple[str, str]:

@@ -34,7 +34,6 @@ NULS = 0.05  # of these bytes: in UTF-16, spaces and line ends of any script hav
 CONTROLS = {*range(32)} - {*b"\t\n\r"}  # in UTF-16, letters of some scripts have one of them each
 PACKED = (".gz", ".zst")  # the endings of compressed files
 TABLE = r".*\.tsv(\.gz|\.zst)?"  # the name of a table
-COLUMN = re.compile(rf"({TABLE}):([1-9]\d*)", re.DOTALL)
 
 
 def raw_lines(stream: Iterable[bytes], first: bool = True) -> Iterator[bytes]:
@@ -95,46 +94,19 @@ def check_stream(stream: Iterable[bytes], where: str) -> Iterator[bytes]:
         yield line
 
 
-def table_column(table: Iterable[bytes], column: int, where: str) -> Iterator[bytes]:
-    """Yield one column of a table as lines; an empty line is one in each column.
-
-    UserError (65) at a line without this column, or with more or fewer than the lines before it.
-    """
-    columns = 0
-    for number, line in enumerate(raw_lines(table), start=1):
-        fields = line.split(b"\t") if line.strip() else []
-        columns = columns or len(fields)
-        if fields and not column <= columns == len(fields):
-            of_others = f"{len(fields)} columns, but the lines before it {columns}"
-            what = of_others if column <= columns else f"no column {column}, only {columns}"
-            end = "columns are separated by tabs"
-            raise UserError(f"{where}:{number}: has {what}; {end}", Exit.DATA)
-        yield (fields[column - 1] if fields else b"") + b"\n"
-
-
 def unpacked_name(path: Path) -> Path:
     """The path without the ending of a compressed file."""
     return path.with_name(path.name.removesuffix(".gz").removesuffix(".zst"))
 
 
-def file_of(path: Path) -> Path:
-    """The file that a text is read from: of T.tsv:2, a column, the table."""
-    column = COLUMN.fullmatch(str(path))
-    return Path(column[1]) if column and not path.exists() else path
-
-
 @contextmanager
 def open_lines(path: Path, hint: str = "check the path") -> Iterator[Iterable[bytes]]:
-    """Open a text file for lines: gzip and zstd are decompressed, T.tsv:2 is a column of T.tsv.
+    """Open a text file for lines; gzip and zstd are decompressed.
 
     Its first bytes, not its name, say whether a file is compressed. UserError if it cannot be
     opened (66), is no text of lines (65), or if the compressed stream is damaged (65), which may
     come as late as its last byte: use nothing of it before the stream has ended.
     """
-    if (table_file := file_of(path)) != path:
-        with open_lines(table_file, hint) as table:
-            yield table_column(table, int(path.name.rpartition(":")[2]), str(table_file))
-        return
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -179,7 +151,7 @@ def side_file(named: str, hint: str) -> Path:
     if not path.name:
         raise UserError(f"{named!r}: no file; {hint}", Exit.NO_INPUT)
     if re.fullmatch(TABLE, path.name):
-        raise UserError(f"{path}: a table; name a column of it, such as {path}:1", Exit.DATA)
+        raise UserError(f"{path}: a table; write its columns to files: cut -f1", Exit.DATA)
     if (there := find_packed(path)) != path:
         log.info("%s: not there; reading %s", path, there.name)
         return there
@@ -189,18 +161,14 @@ def side_file(named: str, hint: str) -> Path:
 
 def find_packed(path: Path) -> Path:
     """The path itself, or that of the compressed file if only that exists."""
-    others = () if path.exists() else (path.with_name(path.name + ending) for ending in PACKED)
-    return next((other for other in others if other.exists()), path)
+    packed = () if path.exists() else (path.with_name(path.name + ending) for ending in PACKED)
+    return next((file for file in packed if file.exists()), path)
 
 
 def _missing_file_error(path: Path, hint: str) -> UserError:
-    """The error for a missing file, with a file of a similar name if there is one."""
-    table = path.with_suffix(".tsv")
-    others = [other.with_name(other.name + end) for other in (path, table) for end in ("", *PACKED)]
-    if other := next((other for other in others if other.exists()), None):
-        is_table = re.fullmatch(TABLE, other.name) and not path.name.endswith(".tsv")
-        wanted = f"name a column of it, such as {other}:1" if is_table else "give that"
-        hint = f"there is {other}: {wanted}"
+    """The error for a missing file, with the compressed one if that exists."""
+    if (packed := find_packed(path)) != path:
+        hint = f"there is {packed}: give that"
     return UserError(f"{path}: no such file; {hint}", Exit.NO_INPUT)
 
 

@@ -76,9 +76,9 @@ class Protection:
 
     def line(self, text: str, other: str | None = None) -> ProtectedLine:
         """Put placeholders into a line, for at most nine strings that `other` has as well."""
-        found = self._strings(text)
-        known = self._strings(other) if found and other is not None else found
-        both = (string for string in found if string in known)
+        strings_here = self._strings(text)
+        strings_there = self._strings(other) if strings_here and other is not None else strings_here
+        both = (string for string in strings_here if string in strings_there)
         strings = dict(zip(PLACEHOLDERS, both, strict=False))
         return ProtectedLine(self.insert_placeholders(text, strings), strings)
 
@@ -103,12 +103,12 @@ class Protection:
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """The spans of strings from left to right; of overlapping ones, the first and longest."""
-        found = [match for p in self.patterns if (match := self._search(p, text, 0))]
-        while found:
-            start, end = min((m.span() for m in found), key=lambda span: (span[0], -span[1]))
+        matches = [match for p in self.patterns if (match := self._search(p, text, 0))]
+        while matches:
+            start, end = min((m.span() for m in matches), key=lambda span: (span[0], -span[1]))
             yield start, end
-            nexts = (m if m.start() >= end else self._search(m.re, text, end) for m in found)
-            found = [match for match in nexts if match]
+            nexts = (m if m.start() >= end else self._search(m.re, text, end) for m in matches)
+            matches = [match for match in nexts if match]
 
     def _search(self, pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] | None:
         matches = pattern.finditer(text, start)

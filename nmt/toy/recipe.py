@@ -34,14 +34,14 @@ def ensure_text(data: Data) -> None:
         cache.ensure(root, partial(write, data), f"data.root={root}")
     try:  # another process may have written it by other settings
         manifest.VerifiedDirectory(root, "a directory that data=toy wrote").verify()
-        there = manifest.read(root / RECORD)
+        written = manifest.read(root / RECORD)
     except UserError as error:
-        ours = (root / RECORD).exists()  # else it may be somebody's text
-        hint = "remove it to have it written again" if ours else "for your text: data=files"
+        has_record = (root / RECORD).exists()  # else it may be somebody's text
+        hint = "remove it to have it written again" if has_record else "for your text: data=files"
         raise UserError(f"{error}; {hint}", error.code) from None
-    if key := next((key for key in record if there.get(key) != record[key]), None):
+    if key := next((key for key in record if written.get(key) != record[key]), None):
         raise UserError(
-            f"data.root={root}: was written with {key}={there.get(key)}, which is "
+            f"data.root={root}: was written with {key}={written.get(key)}, which is "
             f"{record[key]} now; name another directory"
         )
 

@@ -50,8 +50,8 @@ def columns(parts: list[LinkedClause]) -> dict[str, str]:
     by_place = sorted(range(len(keys)), key=english_of.__getitem__)
     order = sorted(range(len(keys)), key=by_place.__getitem__)  # the inverse permutation
     depth = [_depth(heads, head) for head in heads]
-    found = {"heads": heads, "labels": labels, "order": order, "depth": depth, "language": [0]}
-    return {name: " ".join(map(str, values)) for name, values in found.items()}
+    values_of = {"heads": heads, "labels": labels, "order": order, "depth": depth, "language": [0]}
+    return {name: " ".join(map(str, values)) for name, values in values_of.items()}
 
 
 def _depth(heads: list[int], head: int) -> int:

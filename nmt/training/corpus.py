@@ -16,7 +16,7 @@ from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.system import manifest
 from nmt.text.columns import out_of_range
-from nmt.text.lines import file_of, find_packed
+from nmt.text.lines import find_packed
 from nmt.text.segmenter_files import sides_of_files
 from nmt.text.side import Sides
 
@@ -33,7 +33,7 @@ def prepare(settings: Settings, run: Path | None = None) -> Prepared:
     prepared = data.prepare(settings.data, settings.segmenter, _sides(settings, run))
     names = settings.data.test_source, settings.data.test_target
     tests = [find_packed(Path(name or "")) for name in names]
-    if not all(file_of(path).is_file() for path in tests):
+    if not all(path.is_file() for path in tests):
         return prepared
     try:
         overlap, total = data.count_known(prepared, *tests)

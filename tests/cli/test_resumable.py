@@ -234,8 +234,6 @@ def test_an_input_that_would_be_overwritten_is_refused(
     assert contents(text.parent) == before
     text.with_name("link").symlink_to(text)
     assert nmt_translate(str(text.with_name("link")), "-o", str(text))[0] == 2
-    table = text.rename(text.with_name("in.tsv"))
-    assert nmt_translate(f"{table}:1", "-o", str(table))[0] == 2 and table.exists()
 
 
 def test_one_process_writes_at_a_time(nmt_translate: Run, text: Path, stopped: Path) -> None:

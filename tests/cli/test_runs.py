@@ -1,13 +1,9 @@
 """The paper's ten training runs, at each scale."""
 
-import re
 from functools import cache
 
 import pytest
 
-from nmt.cli.help import help_page
-from nmt.cli.train import MANUAL
-from nmt.config.catalog import options_of
 from nmt.config.compose import Experiment, experiment_of
 from nmt.errors import UserError
 
@@ -75,12 +71,3 @@ def test_smaller_scales_have_the_same_runs_on_other_text() -> None:
     assert (small.data.kind, small.data.max_length) == ("files", 38)
     with pytest.raises(UserError, match=r"^run=R9 scale=toy.*: there is no data="):
         experiment_of(["run=R9", "scale=toy"])
-
-
-def test_the_manual_explains_every_scale_run_and_table() -> None:
-    text = help_page(MANUAL, "all")
-    for group in ("scale", "run", "experiment"):
-        for option in options_of(group):
-            assert re.search(rf"^   [ *] {option} +\S", text, re.M), option
-    for key in ("jobs", "samples", "attention", "bounds", "limits.full", "tests.join"):
-        assert f"  {key} " in text

@@ -83,9 +83,9 @@ def test_known_pairs_are_found_whatever_their_tags(tmp_path: Path) -> None:
     sources = (tmp_path / "it" / "dev.de").read_text(encoding="utf-8").split("\n")[:-1]
     targets = (tmp_path / "it" / "dev.en").read_text(encoding="utf-8").split("\n")[:-1]
     for tag in ("", ">>it<< "):
-        rows = [f"{tag}{s}\t{t}" for s, t in zip(sources, targets, strict=True)]
-        (tmp_path / "t.tsv").write_bytes(text([*rows, f"{tag}neu\tnew"]))
-        assert count_known(made, *(Path(f"{tmp_path}/t.tsv:{n}") for n in (1, 2))) == (5, 6)
+        (tmp_path / "t.de").write_bytes(text([*(f"{tag}{s}" for s in sources), f"{tag}neu"]))
+        (tmp_path / "t.en").write_bytes(text([*targets, "new"]))
+        assert count_known(made, tmp_path / "t.de", tmp_path / "t.en") == (5, 6)
     (tmp_path / "short").write_bytes(text(targets[:3]))
     with pytest.raises(UserError, match="must belong together"):
         count_known(made, tmp_path / "it" / "dev.de", tmp_path / "short")

@@ -1,6 +1,5 @@
 """The files of a corpus: compressed, columns of tables, and text that is held out of another."""
 
-import gzip
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,17 +99,3 @@ def test_compressed_sides_are_read(tmp_path: Path) -> None:
         path.with_name(f"{name}.zst").write_bytes(zstd.compress(path.read_bytes()))
         path.unlink()
     assert fingerprint(data, segmenter) == plain == prepare(data, segmenter).facts["fingerprint"]
-
-
-@pytest.mark.parametrize("ending", ["", ".gz"])
-def test_columns_of_a_table_are_sides(ending: str, tmp_path: Path) -> None:
-    data, segmenter = corpus(tmp_path), settings_of().segmenter
-    table = tmp_path / f"all.tsv{ending}"
-    sides = [Path(p).read_bytes().split(b"\n")[:-1] for p in (data.train_source, data.train_target)]
-    rows = b"".join(b"\t".join((b"0.7", *pair)) + b"\n" for pair in zip(*sides, strict=True))
-    table.write_bytes(gzip.compress(rows) if ending else rows)
-    named = replace(data, train_source=f"{table}:2", train_target=f"{table}:3")
-    assert fingerprint(named, segmenter) == fingerprint(data, segmenter)
-    with pytest.raises(UserError, match=rf"{table}:1: has no column 4, only 3") as e:
-        fingerprint(replace(named, train_target=f"{table}:4"), segmenter)
-    assert e.value.code == Exit.DATA
