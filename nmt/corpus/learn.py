@@ -33,7 +33,7 @@ def learn_bpe_sides(
         for of_words in words:
             of_words.pop(symbol, None)
     total = words[0] + words[1]
-    log.info("learning %d merges from %d different words", choice.merges, len(total))
+    log.info("learning up to %d merges from %d different words", choice.merges, len(total))
     merges, pieces_of = learn_merges(total, choice.merges, choice.min_frequency)
     counts = [count_pieces(of_words, merges, pieces_of) for of_words in words]
     if choice.shared_vocabulary:

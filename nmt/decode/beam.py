@@ -57,7 +57,7 @@ class Beam:
     ) -> None:
         """`limits` [batch], on the CPU: the greatest length of each output, without eos.
 
-        `penalty(length)` is the divisor of log-probabilities, as `length_penalty`.
+        `penalty(length)` divides the log-probability of an output of this length.
         `coverage_penalty()` gives that of each row of the latest step if it ends there, 0 or less.
         """
         self.beam_size, self.penalty, self.eos = beam_size, penalty, eos

@@ -1,4 +1,4 @@
-"""Search over a function from tokens to log-probabilities; it knows no model and no text.
+"""Search over a function from tokens to log-probabilities; it knows no model.
 
 Constraints on outputs wrap `step`: forbidden tokens get no probability, the others keep theirs. So
 an output has the same log-probability as without constraints.

@@ -1,4 +1,4 @@
-"""The interface of positional encodings to attention: eight hooks, each of which does nothing.
+"""The interface of positional encodings to attention: eight hooks, by default plain attention.
 
 An encoding overrides one or two hooks. Which ones it overrides decides the fast path: without
 `scores`, `normalise` and `outputs`, the fused attention kernel serves it. Class attributes state
@@ -122,7 +122,7 @@ class Encoding(nn.Module):
         return s
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
-        """Add [batch | 1, heads | 1, query | 1, key | 1] after scaling, independent of q and k."""
+        """Add [batch | 1, heads | 1, query | 1, key | 1] after scaling; q and k are not read."""
         return None
 
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:

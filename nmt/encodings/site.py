@@ -124,11 +124,11 @@ class Encodings(nn.Module):
                 total = bias if total is None else total + bias
         return total
 
-    def normalise(self, s: Tensor, layer: int, context: Context) -> Tensor:
-        """Weights of the scores s: softmax, or those of the entry that replaces it."""
+    def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
+        """Weights of the scores e: softmax, or those of the entry that replaces it."""
         for entry, n, c in self._entries_with("normalise", context, layer):
-            return entry.normalise(s, n, c)
-        return softmax(s, context.allowed)
+            return entry.normalise(e, n, c)
+        return softmax(e, context.allowed)
 
     def outputs(
         self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context

@@ -95,7 +95,8 @@ def figures(
     by_system = {s: runs[~np.isnan(runs[:, 0])] for s, runs in enumerate(values)}
     # a draw without counts says nothing
     by_system = {s: np.where(np.isnan(v), v[:, :1], v) for s, v in by_system.items() if len(v)}
-    # Student's t of shares is drawn for the observed value, too: the pins were recorded so
+    # Student's t of shares is drawn for the observed value, too: the figures that
+    # tests/outside/pins.py keeps follow from these draws
     first = 0 if metric.is_share else 1
     means = over_seeds([runs[:, first:] for runs in by_system.values()], seed)
     samples = {s: drawn[1 - first :] for s, drawn in zip(by_system, means, strict=True)}

@@ -234,7 +234,8 @@ class EncoderLayer(nn.Module):
     def forward(self, x: Tensor, number: int, sites: Sequence[Site]) -> Tensor:
         """[batch, source, dim] -> the same shape.
 
-        `number` counts passes from 0, model.drop_residual from 1: a shared layer makes several.
+        `number`: of the layer, from 0; a shared layer has one for each pass. drop_residual counts
+        from 1.
         """
         (site,) = sites
         x = self.around_attention(

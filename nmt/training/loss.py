@@ -160,7 +160,7 @@ class Objective(nn.Module):
         self.hidden = compile_pass(model.hidden) if compiled else model.hidden
 
     def forward(self, batch: DeviceBatch, tokens: float) -> tuple[Tensor, Tensor]:
-        """Return a batch's loss [] by `tokens`, and sums [2] of smoothed loss and likelihoods."""
+        """Return a batch's loss [] over `tokens`, and sums [2] of smoothed and unsmoothed loss."""
         states = predict(self.hidden, batch)
         loss, likelihoods = smoothed_loss(states, self.model.output, batch.labels, self.smoothing)
         sums = torch.stack((loss.detach(), likelihoods.sum()))

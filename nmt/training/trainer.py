@@ -209,8 +209,8 @@ class Trainer:
         """Compute the gradient of an update: of the mean loss per token over all ranks' batches.
 
         Returns this rank's sums [2] of smoothed loss and negative log-likelihood. `tokens`: those
-        of the update by the number of ranks. If memory is too small, a single process tries once
-        more with halved batches, which give the same gradient.
+        of the update divided by the number of ranks. If memory is too small, a single process tries
+        once more with halved batches, which give the same gradient.
         """
         try:
             return self.sum_gradients(batches, tokens)
@@ -229,7 +229,7 @@ class Trainer:
         return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
 
     def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
-        """Add to .grad the gradients of the batches' losses, each a sum over tokens, by `tokens`.
+        """Add to .grad the gradients of the batches' losses, each a sum divided by `tokens`.
 
         Returns the sums [2] over this rank's tokens of smoothed loss and negative log-likelihood.
         """
@@ -238,8 +238,8 @@ class Trainer:
             self.world.seed(self.settings.seed, self.step, batch.position)
             with self.world.gradients(self.objective, batch is batches[-1]):
                 with self.autocast():
-                    mean, sums = self.objective(batch, tokens)
-                mean.backward()
+                    share, sums = self.objective(batch, tokens)
+                share.backward()
             total += sums
         return total
 
