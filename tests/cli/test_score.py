@@ -15,19 +15,13 @@ from torch import Tensor
 from nmt import api, modeldir
 from nmt.cli import score
 from nmt.cli.train import main as train
-from nmt.config.settings import Settings
-from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
-from nmt.text.bpe import Bpe
-from nmt.text.side import Side
-from nmt.text.tokenizer import Tokenizer
-from nmt.text.vocab import Vocabulary
-from tests.cli.conftest import WHOLE_WORDS, at_each_batch
+from tests.cli.conftest import at_each_batch
 
 Run = Callable[..., tuple[int, bytes, str]]
-LETTERS = Side(Bpe(Tokenizer("nfc", "none", "de"), [], [*"abc"]), Vocabulary([*"abc"]))
-SOURCES = [f"w{i % 9} w{i % 7} w{i % 4}"[: 3 * (i % 4)].strip() for i in range(9)]  # some are empty
-TARGETS = [f"w{i % 5} w{i % 8}"[: 3 * (i % 3)].strip() for i in range(9)]
+WORDS = "abcdefghi"
+SOURCES = [f"{WORDS[i]} {WORDS[i % 7]} {WORDS[i % 4]}"[: 2 * (i % 4)].strip() for i in range(9)]
+TARGETS = [f"{WORDS[i % 5]} {WORDS[i % 8]}"[: 2 * (i % 3)].strip() for i in range(9)]
 
 
 @pytest.fixture
@@ -46,15 +40,11 @@ def nmt_score(
 
 
 @pytest.fixture
-def save(
-    tiny: Callable[..., Transformer], settings_of: Callable[..., Settings], tmp_path: Path
-) -> Callable[..., Trained]:
+def save(of_letters: Callable[..., Trained], tmp_path: Path) -> Callable[..., Trained]:
     """Saves the model that the command reads, of random weights; its window has two lines."""
 
-    def make(*overrides: str, side: Side = WHOLE_WORDS) -> Trained:
-        model = tiny(*overrides, vocab=len(side.vocabulary))
-        settings = settings_of(*overrides, "decode.window=2")
-        made = Trained(settings, model, side, side, {"longest_source": 30})
+    def make(*overrides: str) -> Trained:
+        made = of_letters(*overrides, "decode.window=2", letters=WORDS)
         modeldir.save(made, tmp_path / "model")
         return made
 
@@ -174,7 +164,7 @@ def test_the_next_command_goes_on(
 def test_columns_stand_beside_the_source(
     nmt_score: Run, save: Callable[..., Trained], tmp_path: Path
 ) -> None:
-    save("encoding=spr_relative", side=LETTERS)
+    save("encoding=spr_relative")
     sources, targets = write(tmp_path / "a", ["a b c"] * 3), write(tmp_path / "b", ["a"] * 3)
     heads = write(tmp_path / "heads", ["0 1 2", "2 0 2", "0 1 2"])
     code, out, err = nmt_score(sources, targets, "--columns", f"heads={heads}")
