@@ -11,7 +11,6 @@ from sacrebleu.metrics.bleu import BLEU
 
 from nmt import modeldir
 from nmt.cli import evaluate
-from nmt.config.settings import Settings, freeze
 from nmt.system import manifest
 from nmt.text.lines import read_text
 from tests.evaluation.made_up import noisy, references
@@ -159,18 +158,10 @@ WRONG = {
 
 @pytest.mark.parametrize(("words", "code", "message"), WRONG.values(), ids=list(WRONG))
 def test_refusals(
-    command: Run,
-    tmp_path: Path,
-    settings_of: Callable[..., Settings],
-    words: tuple[str, ...],
-    code: int,
-    message: str,
+    command: Run, tmp_path: Path, copying: Path, words: tuple[str, ...], code: int, message: str
 ) -> None:
-    write(tmp_path / "short", ["a", "b"])
-    (tmp_path / "void").write_bytes(b"")
     (tmp_path / "ref.txt").symlink_to(tmp_path / "ref")
-    (tmp_path / "bad").write_bytes(b"a\xff\n" * 40)
-    manifest.write(tmp_path / "model", [("config.json", manifest.dump(freeze(settings_of())))])
+    shutil.copytree(copying, tmp_path / "model")
     command_code, out, err = command(*words)
     assert (command_code, out) == (code, "")
     assert message in err

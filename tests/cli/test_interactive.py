@@ -26,10 +26,6 @@ class Talk:
         self.heard: list[bytes] = []
         self.failed = ""
 
-    def all_at_once(self, text: bytes) -> None:
-        """Say it without waiting for answers."""
-        os.write(self.to_command, text)
-
     def lines(self, *lines: bytes) -> None:
         """Say the lines, each after the answer to the one before."""
         for line in lines:
@@ -114,9 +110,9 @@ def test_a_pipe_that_gives_forty_bytes_at_first_is_refused(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     def act(one: Talk) -> None:
-        one.all_at_once(content[:40])
+        os.write(one.to_command, content[:40])
         time.sleep(0.1)
-        one.all_at_once(content[40:])
+        os.write(one.to_command, content[40:])
 
     code, talking = talk(monkeypatch, copying, False, act)
     assert (code, talking.heard) == (65, [b""])
@@ -139,6 +135,6 @@ def test_a_reader_may_leave(copying: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def leave(one: Talk) -> None:
         one.lines(LINES[0])
         os.close(one.from_command)
-        one.all_at_once(b"w1\n" * 20)
+        os.write(one.to_command, b"w1\n" * 20)
 
     assert talk(monkeypatch, copying, False, leave, WINDOW, listens=False)[0] == 141

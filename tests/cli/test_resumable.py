@@ -138,49 +138,39 @@ def test_a_kill_at_any_moment_costs_no_byte(
     assert {"", "3", "9", "18"} <= resumed
 
 
-def other_text(text: Path, stopped: Path) -> None:
-    text.write_bytes(text.read_bytes().replace(b"w3", b"w4"))
-
-
-def shortened(text: Path, stopped: Path) -> None:
-    part = stopped.with_name("out.part")
-    part.write_bytes(part.read_bytes()[:20])
-
-
-def no_record(text: Path, stopped: Path) -> None:
-    stopped.with_name("out.part.json").unlink()
-
-
-def damaged_record(text: Path, stopped: Path) -> None:
-    stopped.with_name("out.part.json").write_bytes(b'{"identity": {}}')
-
-
-def nothing(text: Path, stopped: Path) -> None:
-    pass
-
-
-REFUSALS: list[tuple[Callable[[Path, Path], None], list[str], int, str]] = [
-    (nothing, ["--scores", "decode.alpha=1"], 2, "were made with decode.alpha=0.6, now 1.0; give"),
-    (nothing, [], 2, "its 6 lines were made with --scores=True, now False; give another -o"),
-    (other_text, ["--scores"], 2, "its 6 lines were made with another text; give another"),
-    (shortened, ["--scores"], 65, "out.part.json: damaged; remove"),
-    (no_record, ["--scores"], 73, "not left by this command, for out.part.json is missing; give"),
-    (damaged_record, ["--scores"], 65, "out.part.json: damaged; remove"),
+KEPT = b"", b""  # what is replaced in a file, and by what
+REFUSALS: list[tuple[str, tuple[bytes, bytes], list[str], int, str]] = [
+    ("in", KEPT, ["--scores", "decode.alpha=1"], 2, "made with decode.alpha=0.6, now 1.0; give"),
+    ("in", KEPT, [], 2, "its 6 lines were made with --scores=True, now False; give another -o"),
+    ("in", (b"w3", b"w4"), ["--scores"], 2, "its 6 lines were made with another text; give anoth"),
+    ("out.part", (b"\n", b""), ["--scores"], 65, "out.part.json: damaged; remove"),
+    ("out.part.json", (b"progress", b""), ["--scores"], 65, "out.part.json: damaged; remove"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "words", "code", "message"), REFUSALS)
+@pytest.mark.parametrize(("name", "change", "words", "code", "message"), REFUSALS)
 def test_what_does_not_belong_together_is_refused_and_left_alone(
     nmt_translate: Run, text: Path, stopped: Path,
-    change: Callable[[Path, Path], None], words: list[str], code: int, message: str,
+    name: str, change: tuple[bytes, bytes], words: list[str], code: int, message: str,
 ) -> None:  # fmt: skip
-    change(text, stopped)
+    path = text.with_name(name)
+    path.write_bytes(path.read_bytes().replace(*change))
     before = contents(text.parent)
     found, out, err = nmt_translate(str(text), "-o", str(stopped), *words)
     assert (found, out) == (code, b"")
     assert err.startswith(f"nmt: {stopped}.part")
     assert message in err
     assert err.count("\n") == 1
+    assert contents(text.parent) == before
+
+
+def test_a_part_without_its_record_is_left_alone(
+    nmt_translate: Run, text: Path, stopped: Path
+) -> None:
+    stopped.with_name("out.part.json").unlink()
+    before = contents(text.parent)
+    code, _, err = nmt_translate(str(text), "-o", str(stopped), "--scores")
+    assert code == 73 and "not left by this command, for out.part.json is missing; give" in err
     assert contents(text.parent) == before
 
 
