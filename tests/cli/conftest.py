@@ -39,6 +39,7 @@ def copying(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *(f"model.dim={size}", "model.heads=1", "model.tie=none", "model.feedforward_dim=1"),
         *("model.encoder_layers=1", "model.decoder_layers=1", "decode.window=3"),
         *("encoding=scalar_relative", "encoding.scalar_relative.where=[cross]"),
+        *("decode.beam_size=2", "decode.max_length_ratio=1", "decode.max_length_offset=3"),
     )
     model: Any = build.transformer(settings, size, size).eval()
     cross, (distances,) = model.decoder.layers[0].cross, model.cross_encodings

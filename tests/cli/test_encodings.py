@@ -1,5 +1,6 @@
 """nmt-encodings: the list, the checks, and what is refused."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,6 @@ from nmt.checks.run import OF_TRAINED
 from nmt.cli.encodings import main
 from nmt.config.catalog import FAMILIES, options_of
 from nmt.modeldir import Trained
-from tests import composing
-from tests.cli.conftest import WHOLE_WORDS
-from tests.conftest import TINY, moved
 from tests.plug_ins import install
 
 
@@ -57,15 +55,16 @@ class OffByOne(Index):
 
 @pytest.mark.usefixtures("float32_only")
 def test_a_trained_model_is_checked(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    of_letters: Callable[..., Trained],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     """Also one with positions that decoding with a cache counts wrongly."""
     install(tmp_path, "one", "off_by_one", "off_by_one:OffByOne", OFF_BY_ONE, "nmt.positions")
     monkeypatch.syspath_prepend(tmp_path)
     for at in ("index", "off_by_one"):
-        settings = composing.settings_of(*TINY, "encoding=absolute", f"encoding.absolute.at={at}")
-        model = moved(settings, vocab=len(WHOLE_WORDS.vocabulary))
-        trained = Trained(settings, model, WHOLE_WORDS, WHOLE_WORDS, {"longest_source": 30})
+        trained = of_letters("encoding=absolute", f"encoding.absolute.at={at}")
         modeldir.save(trained, tmp_path / at)
     assert main(["--run", str(tmp_path / "index")]) == 0
     heading, *lines = capsys.readouterr().out.rstrip().split("\n")

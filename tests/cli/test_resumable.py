@@ -15,32 +15,37 @@ from torch import Tensor
 
 from nmt import modeldir
 from nmt.cli import output as writing
+from nmt.cli import translate
 from nmt.errors import UserError
 from tests.cli.conftest import LINES, Run, at_each_batch
 
 
-@pytest.fixture
-def whole(nmt_translate: Run, text: Path) -> bytes:
-    """What an uninterrupted command writes."""
-    code, out, _ = nmt_translate(str(text), "--scores")
-    assert code == 0
-    return out
-
-
-@pytest.fixture
-def stopped(nmt_translate: Run, text: Path, whole: bytes) -> Path:
-    """An output whose command was stopped in its third window."""
-    output = text.with_name("out")
+@pytest.fixture(scope="module")
+def left(copying: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What an uninterrupted command writes, and what is left of one stopped in its third window."""
+    text = tmp_path_factory.mktemp("left") / "in"
+    text.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    words = [str(copying), str(text), "--scores", "-o"]
+    assert translate.main([*words, str(text.with_name("whole"))]) == 0
     with stop_at(3):
-        code, _, err = nmt_translate(str(text), "--scores", "-o", str(output))
-    assert code == 130
-    assert "out.part: keeps the 6 lines done so far; the same command goes on from there" in err
-    assert sorted(path.name for path in output.parent.iterdir()) == [
-        "in",
-        "out.part",
-        "out.part.json",
-    ]
-    return output
+        assert translate.main([*words, str(text.with_name("out"))]) == 130
+    files = contents(text.parent)
+    assert sorted(files) == ["in", "out.part", "out.part.json", "whole"]
+    return files
+
+
+@pytest.fixture
+def whole(left: dict[str, bytes]) -> bytes:
+    """What an uninterrupted command writes."""
+    return left["whole"]
+
+
+@pytest.fixture
+def stopped(left: dict[str, bytes], text: Path) -> Path:
+    """An output whose command was stopped in its third window."""
+    for name in ("out.part", "out.part.json"):
+        text.with_name(name).write_bytes(left[name])
+    return text.with_name("out")
 
 
 def stop_at(batch: int) -> AbstractContextManager[object]:
@@ -138,12 +143,14 @@ def test_a_kill_at_any_moment_costs_no_byte(
     assert {"", "3", "9", "18"} <= resumed
 
 
-KEPT = b"", b""  # what is replaced in a file, and by what
-REFUSALS: list[tuple[str, tuple[bytes, bytes], list[str], int, str]] = [
+Change = tuple[bytes, bytes] | None  # what is replaced in a file, and by what; None: the file goes
+KEPT = b"", b""
+REFUSALS: list[tuple[str, Change, list[str], int, str]] = [
     ("in", KEPT, ["--scores", "decode.alpha=1"], 2, "made with decode.alpha=0.6, now 1.0; give"),
     ("in", KEPT, [], 2, "its 6 lines were made with --scores=True, now False; give another -o"),
     ("in", (b"w3", b"w4"), ["--scores"], 2, "its 6 lines were made with another text; give anoth"),
     ("out.part", (b"\n", b""), ["--scores"], 65, "out.part.json: damaged; remove"),
+    ("out.part.json", None, ["--scores"], 73, "for out.part.json is missing; give another -o, or"),
     ("out.part.json", (b"progress", b""), ["--scores"], 65, "out.part.json: damaged; remove"),
 ]  # fmt: skip
 
@@ -151,26 +158,19 @@ REFUSALS: list[tuple[str, tuple[bytes, bytes], list[str], int, str]] = [
 @pytest.mark.parametrize(("name", "change", "words", "code", "message"), REFUSALS)
 def test_what_does_not_belong_together_is_refused_and_left_alone(
     nmt_translate: Run, text: Path, stopped: Path,
-    name: str, change: tuple[bytes, bytes], words: list[str], code: int, message: str,
+    name: str, change: Change, words: list[str], code: int, message: str,
 ) -> None:  # fmt: skip
     path = text.with_name(name)
-    path.write_bytes(path.read_bytes().replace(*change))
+    if change is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes().replace(*change))
     before = contents(text.parent)
     found, out, err = nmt_translate(str(text), "-o", str(stopped), *words)
     assert (found, out) == (code, b"")
     assert err.startswith(f"nmt: {stopped}.part")
     assert message in err
     assert err.count("\n") == 1
-    assert contents(text.parent) == before
-
-
-def test_a_part_without_its_record_is_left_alone(
-    nmt_translate: Run, text: Path, stopped: Path
-) -> None:
-    stopped.with_name("out.part.json").unlink()
-    before = contents(text.parent)
-    code, _, err = nmt_translate(str(text), "-o", str(stopped), "--scores")
-    assert code == 73 and "not left by this command, for out.part.json is missing; give" in err
     assert contents(text.parent) == before
 
 
@@ -276,6 +276,6 @@ def test_a_full_disk_keeps_what_was_done(nmt_translate: Run, text: Path, whole: 
         write_by(patch, full)
         code, _, err = nmt_translate(str(text), "--scores", "-o", str(output))
     assert code == 74
-    assert "keeps the 9 lines" in err
+    assert "out.part: keeps the 9 lines done so far; the same command goes on from there" in err
     assert nmt_translate(str(text), "--scores", "-o", str(output))[0] == 0
     assert output.read_bytes() == whole

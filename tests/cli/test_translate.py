@@ -179,7 +179,7 @@ def test_lines_that_are_refused_are_empty_and_end_in_65(nmt_translate: Run, tmp_
         (["decode.beam_size=x"], "decode.beam_size=x: expected an integer"),
         (["decode.too_long=crop"], "decode.too_long=crop: choose one of split, refuse, truncate"),
         (["decode.alpha=${seed}"], "decode.alpha=${seed}: expected a number"),
-        (["--n-best", "9"], "--n-best 9: the beam holds 4; add decode.beam_size=9"),
+        (["--n-best", "9"], "--n-best 9: the beam holds 2; add decode.beam_size=9"),
         (
             ["-", "b"],
             "-, b: two inputs, as neither is the directory of a model; give one, or join them: "
