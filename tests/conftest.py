@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
@@ -18,7 +18,12 @@ from nmt import build
 from nmt.checks import example
 from nmt.config.settings import Settings
 from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained
 from nmt.system import machine
+from nmt.text.bpe import Bpe
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import Vocabulary
 from tests import composing
 
 for inherited in ("MAKEFLAGS", "MAKELEVEL"):  # else a test's own make is one of `make test`
@@ -144,6 +149,25 @@ def tiny() -> Callable[..., Transformer]:
         model = deepcopy(built(arguments, seed, vocab))
         torch.manual_seed(seed)  # what is drawn next depends on no other test
         return model
+
+    return make
+
+
+@pytest.fixture
+def of_letters(
+    tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]
+) -> Callable[..., Trained]:
+    """Overrides -> a model of letters; the more it is shaken, the surer it is of what it says."""
+
+    def make(
+        *overrides: str, letters: Sequence[str] = "abcdefghi", seed: int = 0, shake: float = 0.0
+    ) -> Trained:
+        side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], letters), Vocabulary(letters))
+        model = tiny(*overrides, seed=seed, vocab=len(side.vocabulary))
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(torch.randn(p.shape) * shake)
+        return Trained(settings_of(*overrides), model, side, side, {"longest_source": 30})
 
     return make
 

@@ -1,23 +1,23 @@
 """Commands in this process: the starts of Python that a test is not about take most of its time.
 
 `nmt.sweep` starts its trainings as processes; `tests/cli/test_plug_in.py` and
-`tests/experiments/test_processes.py` start real ones.
+`tests/test_processes.py` start real ones.
 """
 
 import logging
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from functools import partial
-from typing import NamedTuple
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 import pytest
 
-from nmt import processes
-from nmt import sweep as run
 from nmt.cli import train
 from nmt.processes import LoggedCommand
 
-RunAll = Callable[..., dict[str, int]]
+Start = Callable[[LoggedCommand], int]
 
 
 class Ended(NamedTuple):
@@ -37,34 +37,32 @@ class Ended(NamedTuple):
         return self.code
 
 
-def start(command: LoggedCommand, gpu: str | None = None) -> Ended:
+def start(command: LoggedCommand) -> int:
     """Run a command here; its output goes to its log, as that of a process does."""
     handlers = logging.root.handlers[:]
     with command.log.open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):
         try:
-            return Ended(train.main([*command.arguments]))
+            return train.main([*command.arguments])
         finally:
             logging.root.handlers[:] = handlers  # the command's own write to its log
 
 
-run_all: RunAll = partial(processes.run_all, start=start)
+def start_by(patch: pytest.MonkeyPatch, start: Start = start) -> None:
+    """Let this run the commands that train, and return their exit codes."""
+
+    def begin(words: Sequence[str], *, stdout: IO[bytes], **_: Any) -> Ended:
+        assert words[:3] == [sys.executable, "-m", "nmt.cli.train"]
+        log = Path(stdout.name)
+        return Ended(start(LoggedCommand(log.stem, words[3:], log)))
+
+    patch.setattr(subprocess, "Popen", begin)
 
 
-def start_by(patch: pytest.MonkeyPatch, run_all: RunAll = run_all) -> None:
-    """Let this run the commands that train."""
-    patch.setattr(run, "run_all", run_all)
-
-
-def refuse_commands(*commands: object) -> dict[str, int]:
-    """A `run_all` where none may be started."""
+def refuse_commands(command: LoggedCommand) -> int:
+    """A `start` where no command may be started."""
     raise AssertionError("a command was started")
 
 
-def noting(started: list[LoggedCommand], code: int) -> RunAll:
-    """A `run_all` that only notes the commands, each of which seems to end with `code`."""
-
-    def run_all(commands: Sequence[LoggedCommand], *_: object) -> dict[str, int]:
-        started.extend(commands)
-        return {each.name: code for each in commands}
-
-    return run_all
+def noting(started: list[LoggedCommand], code: int) -> Start:
+    """A `start` that only notes the commands, each of which seems to end with `code`."""
+    return lambda command: started.append(command) or code  # type: ignore[func-returns-value]

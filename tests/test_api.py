@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,14 @@ from nmt.config.catalog import options_of
 from nmt.errors import Exit
 from nmt.evaluation.options import BOUNDS
 from nmt.system import machine
-from nmt.text.bpe import Bpe
-from nmt.text.side import Side
-from nmt.text.tokenizer import Tokenizer
-from nmt.text.vocab import Vocabulary
 
 PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]
 
 
-def small(tiny: Any, settings_of: Any, *overrides: str) -> nmt.Trained:
-    """A model of random weights that reads and writes letters."""
-    side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], PIECES), Vocabulary(PIECES))
-    model = tiny(*overrides, vocab=len(side.vocabulary))
-    return nmt.Trained(settings_of(*overrides), model, side, side, {"longest_source": 30})
+@pytest.fixture
+def small(of_letters: Any) -> Any:
+    """Overrides -> a model of random weights that reads and writes letters."""
+    return partial(of_letters, letters=PIECES)
 
 
 READ = """
@@ -54,10 +50,10 @@ print(lines())
 
 
 def test_importing_it_takes_no_torch_and_translating_a_third_of_the_package(
-    tiny: Any, settings_of: Any, tmp_path: Path
+    small: Any, tmp_path: Path
 ) -> None:
     """So a start is quick, and a reader of this path has few files to read."""
-    nmt.save(small(tiny, settings_of, "encoding=relative"), tmp_path / "model")
+    nmt.save(small("encoding=relative"), tmp_path / "model")
     command = [sys.executable, "-c", READ, str(tmp_path / "model")]
     shown = subprocess.run(command, capture_output=True, check=True, text=True)
     imported, torch_too, offered, loaded, translated = shown.stdout.split()
@@ -70,9 +66,9 @@ def test_what_it_offers_can_be_imported_and_is_documented() -> None:
 
 
 def test_another_default_dtype_of_torch_changes_nothing(
-    tiny: Any, settings_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trained = small(tiny, settings_of, "encoding=[absolute,relative]")
+    trained = small("encoding=[absolute,relative]")
     nmt.save(trained, tmp_path / "model")
     expected = nmt.translate(trained, ["ab c"])
     monkeypatch.setattr(machine, "_machine", None)
@@ -85,14 +81,14 @@ def test_another_default_dtype_of_torch_changes_nothing(
 
 
 def test_what_would_overwrite_or_could_not_be_loaded_is_not_saved(
-    tiny: Any, settings_of: Any, tmp_path: Path
+    small: Any, tmp_path: Path
 ) -> None:
-    trained = small(tiny, settings_of, "encoding=relative")
+    trained = small("encoding=relative")
     with pytest.raises(nmt.UserError, match="exists; give another path"):
         nmt.save(trained, tmp_path)
-    other = small(tiny, settings_of, "encoding=absolute")
+    other = small("encoding=absolute")
     for changes, message in (
-        ({"model": tiny("encoding=relative", vocab=20).bfloat16()}, "torch.bfloat16, its config"),
+        ({"model": small("encoding=relative").model.bfloat16()}, "torch.bfloat16, its config"),
         ({"model": other.model}, "is missing"),
         ({"facts": {"step": 3}}, "facts: longest_source=?: expected an integer"),
         ({"facts": {"longest_source": 3, "x": math.nan}}, "facts['x']: Out of range float"),
@@ -102,10 +98,8 @@ def test_what_would_overwrite_or_could_not_be_loaded_is_not_saved(
         assert error.value.code == Exit.DATA and not (tmp_path / "new").exists()
 
 
-def test_decode_keys_are_checked_and_change_nothing_but_this_call(
-    tiny: Any, settings_of: Any
-) -> None:
-    trained = small(tiny, settings_of, "encoding=rotary")
+def test_decode_keys_are_checked_and_change_nothing_but_this_call(small: Any) -> None:
+    trained = small("encoding=rotary")
     lines = ["ab c de f", "gh"]
     before = nmt.translate(trained, lines)
     nmt.translate(trained, lines, position_scale=np.float64(0.25), beam_size=np.int64(1))
@@ -129,9 +123,9 @@ def test_decode_keys_are_checked_and_change_nothing_but_this_call(
     ],
 )
 def test_a_text_of_several_lines_is_translated_line_by_line(
-    text: str, lines: list[str], form: str, tiny: Any, settings_of: Any
+    text: str, lines: list[str], form: str, small: Any
 ) -> None:
-    trained = small(tiny, settings_of, "encoding=relative")
+    trained = small("encoding=relative")
     expected = form.format(*nmt.translate(trained, lines, beam_size=1))
     counted: list[int] = []
     texts = ["gh", text, "", "a"]
@@ -141,8 +135,8 @@ def test_a_text_of_several_lines_is_translated_line_by_line(
     assert list(nmt.translate_stream(trained, iter(texts), window=2, beam_size=1)) == found
 
 
-def test_where_it_has_no_single_answer_it_is_refused(tiny: Any, settings_of: Any) -> None:
-    trained, text = small(tiny, settings_of, "encoding=relative"), ["a", "b\nc"]
+def test_where_it_has_no_single_answer_it_is_refused(small: Any) -> None:
+    trained, text = small("encoding=relative"), ["a", "b\nc"]
     for call in (
         lambda: nmt.n_best(trained, text, 2),
         lambda: nmt.score(trained, ["a", "b"], text),
@@ -203,8 +197,8 @@ def test_evaluating_gives_the_numbers_of_the_command(tmp_path: Path) -> None:
     assert other and other.mean < 100
 
 
-def test_a_text_for_a_list_and_counts_below_one_are_refused(tiny: Any, settings_of: Any) -> None:
-    trained = small(tiny, settings_of)
+def test_a_text_for_a_list_and_counts_below_one_are_refused(small: Any) -> None:
+    trained = small()
     text = "a text, where a list of them is expected"
     for use, message in (
         (lambda: nmt.translate(trained, "ab"), text),
@@ -218,10 +212,8 @@ def test_a_text_for_a_list_and_counts_below_one_are_refused(tiny: Any, settings_
             use()
 
 
-def test_a_model_in_training_mode_is_saved_but_not_run(
-    tiny: Any, settings_of: Any, tmp_path: Path
-) -> None:
-    trained = small(tiny, settings_of)
+def test_a_model_in_training_mode_is_saved_but_not_run(small: Any, tmp_path: Path) -> None:
+    trained = small()
     trained.model.train()
     nmt.save(trained, tmp_path / "model")
     for use in (
@@ -233,8 +225,8 @@ def test_a_model_in_training_mode_is_saved_but_not_run(
             use()
 
 
-def test_a_stream_is_translated_as_it_comes(tiny: Any, settings_of: Any, tmp_path: Path) -> None:
-    trained = small(tiny, settings_of, "encoding=relative")
+def test_a_stream_is_translated_as_it_comes(small: Any, tmp_path: Path) -> None:
+    trained = small("encoding=relative")
     text = ["ab c", "", "h a g", "c", "abc"]
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
     whole = nmt.translate(trained, text, workers=1)

@@ -1,28 +1,70 @@
-"""nmt-translate in this process."""
+"""nmt-translate in this process, and a model on the disk whose weights make it copy."""
 
 import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.utils.hooks import RemovableHandle
 
-from nmt import modeldir
+from nmt import build, modeldir
 from nmt.checks import parity
 from nmt.cli import translate
-from nmt.config.settings import Settings
 from nmt.modeldir import Trained
-from tests.decode.copying import ENDLESS, trained
+from nmt.text.bpe import Bpe
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import BOS, Vocabulary
+from tests import composing
 
 Run = Callable[..., tuple[int, bytes, str]]
+ENDLESS = "\u221e"
+WORDS = [*(f"w{number}" for number in range(40)), ENDLESS]
+MERGES = [*(f"{word[:-1]} {word[-1]}</w>" for word in WORDS[:40]), "w 1", "w 2", "w 3"]
+WHOLE_WORDS = Side(Bpe(Tokenizer("nfc", "none", "de"), MERGES, WORDS), Vocabulary(WORDS))
 LINES = [f"w{i % 40} w{i % 7}" for i in range(20)]
 LINES[1] = LINES[13] = f"{ENDLESS} w1"  # cut at the limit, and counted
 
 
-@pytest.fixture
-def copying(settings_of: Callable[..., Settings]) -> Trained:
-    """A model that copies."""
-    return trained()._replace(settings=settings_of("decode.window=3"))
+@pytest.fixture(scope="session")
+def copying(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that says word n of the source at step n, and then its end; ENDLESS, for ever."""
+    size = len(WHOLE_WORDS.vocabulary)
+    settings = composing.settings_of(
+        *(f"model.dim={size}", "model.heads=1", "model.tie=none", "model.feedforward_dim=1"),
+        *("model.encoder_layers=1", "model.decoder_layers=1", "decode.window=3"),
+        *("encoding=scalar_relative", "encoding.scalar_relative.where=[cross]"),
+        *("decode.beam_size=2", "decode.max_length_ratio=1", "decode.max_length_offset=3"),
+    )
+    model: Any = build.transformer(settings, size, size).eval()
+    cross, (distances,) = model.decoder.layers[0].cross, model.cross_encodings
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" not in name:
+                parameter.zero_()
+        for linear in (model.source_embedding, cross.value, cross.out, model.output):
+            linear.weight += torch.eye(size)
+        model.output.bias -= torch.arange(size) / 50  # no two words are as probable
+        distances.weight -= 20 * torch.arange(-255, 256).abs()[:, None]
+        cross.query.bias[0], cross.key.weight[0, -1] = 1, 1e4  # more than the farthest
+    path = tmp_path_factory.mktemp("copying") / "model"
+    modeldir.save(Trained(settings, model, WHOLE_WORDS, WHOLE_WORDS, {"longest_source": 30}), path)
+    return path
+
+
+def at_each_batch(act: Callable[[Tensor], object]) -> RemovableHandle:
+    """In a `with` block, show the source ids of each batch before the model reads them."""
+
+    def look(module: nn.Module, inputs: Any) -> None:
+        if isinstance(module, nn.Embedding) and inputs[0].shape[1] > 1 and inputs[0][0, 0] != BOS:
+            act(inputs[0])
+
+    return register_module_forward_pre_hook(look)
 
 
 @pytest.fixture
@@ -45,10 +87,9 @@ def command(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[
 
 
 @pytest.fixture
-def nmt_translate(command: Run, monkeypatch: pytest.MonkeyPatch, copying: Trained) -> Run:
+def nmt_translate(command: Run, copying: Path) -> Run:
     """The command on a model that copies."""
-    monkeypatch.setattr(modeldir, "load", lambda path, device: copying)
-    return lambda *words, stdin=b"": command("model", *words, stdin=stdin)
+    return lambda *words, stdin=b"": command(str(copying), *words, stdin=stdin)
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 """--columns: files beside a text, in the words of commands and in what they say next."""
 
-import io
 import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,45 +13,8 @@ from nmt.config.compose import experiment_of
 from nmt.config.data import Column
 from nmt.config.settings import freeze
 from nmt.errors import UserError
-from nmt.modeldir import Trained
 from nmt.training.directory import differences
 from tests.conftest import TINY
-from tests.decode.copying import model_of
-from tests.decode.test_sources import beside, translator
-from tests.pretended import pretend
-
-
-@pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A model that copies, and reads the columns heads and language."""
-    made = translator({"heads", "language"}, "heads", "language")
-    facts = {"longest_source": 30}
-    some = Trained(made.reader.settings, model_of(made), made.source, made.target, facts)
-    pretend(monkeypatch, some)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"ab c\ngh\n")))
-    return made
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    (tmp_path / "heads").write_bytes(b"0 1\n0\n")
-    (tmp_path / "language").write_bytes(b"5\r\n6")
-    (tmp_path / "text").write_bytes(b"ab c\ngh\n")
-    (tmp_path / "model").mkdir()
-    return tmp_path
-
-
-def option(place: Path, *names: str) -> str:
-    return ",".join(f"{name}={place / name}" for name in names)
-
-
-def test_translate_reads_files_beside_stdin(
-    model: Any, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert translate.main(["x", "--columns", option(place, "heads", "language")]) == 0
-    assert capsys.readouterr().out == "ab c\ngh\n"
-    assert beside(model, "ab c")["heads"] == [0, 0, 1, 0]
-    assert beside(model, "gh")["language"] == [6]
 
 
 @pytest.mark.parametrize("word", ["", "heads=", "heads=a,heads=b"])
@@ -102,4 +63,10 @@ def test_a_model_that_reads_heads_is_evaluated_on_its_own_test_set(
     assert "column heads: this model reads it" in capsys.readouterr().err
     assert not Path("out").exists()
     assert translate.main([*shlex.split(hint)[1:], "-o", "out"]) == 0
-    assert len(Path("out").read_bytes().split(b"\n")) == 7
+    whole, heads = Path("out").read_text(), Path("text/test.heads").read_bytes()
+    assert whole.count("\n") == 6
+    Path("crlf").write_bytes(heads.rstrip().replace(b"\n", b"\r\n"))
+    with Path("text/test.de").open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert translate.main(["runs/it", "--columns", "heads=crlf"]) == 0
+    assert capsys.readouterr().out == whole

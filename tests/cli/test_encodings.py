@@ -1,21 +1,17 @@
 """nmt-encodings: the list, the checks, and what is refused."""
 
 from collections.abc import Callable
-from typing import Any, cast
+from pathlib import Path
 
 import pytest
-from torch import Tensor
 
 from nmt import modeldir
 from nmt.checks.parity import CONDITIONS
 from nmt.checks.run import OF_TRAINED
 from nmt.cli.encodings import main
 from nmt.config.catalog import FAMILIES, options_of
-from nmt.encodings.context import Context
-from nmt.encodings.positions import Index
-from nmt.model.transformer import Transformer
-
-Make = Callable[..., Transformer]
+from nmt.modeldir import Trained
+from tests.plug_ins import install
 
 
 def test_lists_every_option_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,22 +43,30 @@ def test_wrong_arguments(
     assert not out and err.startswith(f"nmt: {message}") and err.count("\n") == 1
 
 
-def off_by_one(
-    self: Index, index: Tensor, context: Context, right: Callable[..., Tensor] = Index.assign
-) -> Tensor:
-    """Positions that decoding with a cache counts wrongly."""
-    return right(self, index, context) + (context.state is not None)
+OFF_BY_ONE = """
+from dataclasses import dataclass
+from nmt.encodings.positions import Index
+@dataclass(frozen=True)
+class OffByOne(Index):
+    def assign(self, index, context):
+        return super().assign(index, context) + (context.state is not None)
+"""
 
 
 @pytest.mark.usefixtures("float32_only")
 def test_a_trained_model_is_checked(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tiny: Make
+    of_letters: Callable[..., Trained],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    none, model = cast(Any, None), tiny("encoding=absolute", vocab=20)
-    trained = modeldir.Trained(none, model, none, none, {})
-    monkeypatch.setattr(modeldir, "load", lambda path: trained)
-    assert main(["--run", "runs/x"]) == 0
+    """Also one with positions that decoding with a cache counts wrongly."""
+    install(tmp_path, "one", "off_by_one", "off_by_one:OffByOne", OFF_BY_ONE, "nmt.positions")
+    monkeypatch.syspath_prepend(tmp_path)
+    for at in ("index", "off_by_one"):
+        trained = of_letters("encoding=absolute", f"encoding.absolute.at={at}")
+        modeldir.save(trained, tmp_path / at)
+    assert main(["--run", str(tmp_path / "index")]) == 0
     heading, *lines = capsys.readouterr().out.rstrip().split("\n")
-    assert heading == "runs/x" and len(lines) == len(OF_TRAINED) + len(CONDITIONS)
-    monkeypatch.setattr(Index, "assign", off_by_one)
-    assert main(["--check", "--run", "runs/x"]) == 70
+    assert heading == str(tmp_path / "index") and len(lines) == len(OF_TRAINED) + len(CONDITIONS)
+    assert main(["--check", "--run", str(tmp_path / "off_by_one")]) == 70

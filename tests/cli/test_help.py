@@ -38,18 +38,6 @@ def test_the_manual_follows_the_options(name: str, capsys: pytest.CaptureFixture
         assert all(f"\n  decode.{key} " in pages[1] for key in keys_of(Decode))
 
 
-@pytest.mark.parametrize("group", ["encoding", "experiment", "trainer"])
-def test_the_page_of_a_group_is_its_part_of_everything(group: str) -> None:
-    page, whole = help_page(train.MANUAL, group).split("\n"), help_page(train.MANUAL, "all")
-    rows = [line for line in page if re.match(r"   [ *] \w|  [\w.]+ {2,}\S.*\]$", line)]
-    assert len(rows) >= len(options_of(group))
-    assert [row for row in rows if f"{row}\n" not in whole] == []
-    for option in options_of(group):
-        assert any(row[5:].startswith(f"{option} ") for row in rows)
-    others = [key for key in ("model.dim", "trainer.threads", "optim.lr") if group not in key]
-    assert not any(f"  {key} " in "\n".join(page) for key in others)
-
-
 @pytest.mark.parametrize(
     ("topic", "said"),
     [

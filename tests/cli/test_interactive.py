@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt import modeldir
 from nmt.cli import translate
-from nmt.modeldir import Trained
 
 WINDOW = "decode.window=1"
 LINES = [b"w1 w2", b"w3", b"", b"w4 w5 w6"]
@@ -28,10 +26,6 @@ class Talk:
         self.heard: list[bytes] = []
         self.failed = ""
 
-    def all_at_once(self, text: bytes) -> None:
-        """Say it without waiting for answers."""
-        os.write(self.to_command, text)
-
     def lines(self, *lines: bytes) -> None:
         """Say the lines, each after the answer to the one before."""
         for line in lines:
@@ -44,6 +38,7 @@ class Talk:
 
 def talk(
     patch: pytest.MonkeyPatch,
+    model: Path,
     terminal: bool,
     act: Callable[[Talk], None],
     *words: str,
@@ -76,7 +71,7 @@ def talk(
         patch.setattr(sys, "stdin", stdin)
         patch.setattr(sys, "stdout", stdout)
         thread.start()
-        code = translate.main(["model", *words])
+        code = translate.main([str(model), *words])
         thread.join()
     if listens:
         with os.fdopen(hearing, "rb") as rest:
@@ -86,26 +81,21 @@ def talk(
     return code, talking
 
 
-@pytest.fixture
-def model(copying: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command's model copies."""
-    monkeypatch.setattr(modeldir, "load", lambda path, device: copying)
-
-
-@pytest.mark.usefixtures("model")
 @pytest.mark.parametrize("terminal", [True, False])
 def test_each_line_is_answered_before_the_next_is_written(
-    terminal: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    terminal: bool,
+    copying: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     words = ["decode.window=2000"] if terminal else [WINDOW]
-    code, talking = talk(monkeypatch, terminal, lambda one: one.lines(*LINES), *words)
+    code, talking = talk(monkeypatch, copying, terminal, lambda one: one.lines(*LINES), *words)
     assert (code, talking.failed) == (0, "")
     assert talking.heard == [*(line + b"\n" for line in LINES), b""]
     err = capfd.readouterr().err
     assert ("> " in err) == terminal, err
 
 
-@pytest.mark.usefixtures("model")
 @pytest.mark.parametrize(
     "content",
     [
@@ -114,36 +104,37 @@ def test_each_line_is_answered_before_the_next_is_written(
     ],
 )
 def test_a_pipe_that_gives_forty_bytes_at_first_is_refused(
-    content: bytes, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    content: bytes,
+    copying: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     def act(one: Talk) -> None:
-        one.all_at_once(content[:40])
+        os.write(one.to_command, content[:40])
         time.sleep(0.1)
-        one.all_at_once(content[40:])
+        os.write(one.to_command, content[40:])
 
-    code, talking = talk(monkeypatch, False, act)
+    code, talking = talk(monkeypatch, copying, False, act)
     assert (code, talking.heard) == (65, [b""])
     err = capfd.readouterr().err
     assert "stdin: is UTF-16" in err or "stdin: is compressed by gzip" in err, err
 
 
-@pytest.mark.usefixtures("model")
 def test_a_pipe_that_is_named_answers_as_stdout_does(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    copying: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "out")
     code, talking = talk(
-        monkeypatch, False, lambda one: one.lines(*LINES), WINDOW, output=tmp_path / "out"
+        monkeypatch, copying, False, lambda one: one.lines(*LINES), WINDOW, output=tmp_path / "out"
     )
     assert (code, talking.failed) == (0, "")
     assert talking.heard == [*(line + b"\n" for line in LINES), b""]
 
 
-@pytest.mark.usefixtures("model")
-def test_a_reader_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_may_leave(copying: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def leave(one: Talk) -> None:
         one.lines(LINES[0])
         os.close(one.from_command)
-        one.all_at_once(b"w1\n" * 20)
+        os.write(one.to_command, b"w1\n" * 20)
 
-    assert talk(monkeypatch, False, leave, WINDOW, listens=False)[0] == 141
+    assert talk(monkeypatch, copying, False, leave, WINDOW, listens=False)[0] == 141

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -11,11 +12,9 @@ import pytest
 from nmt.cli import evaluate
 from nmt.cli.output import write_outputs
 from nmt.errors import Exit, UserError
-from nmt.modeldir import Trained
 from nmt.system import atomic, manifest
 from nmt.system.outputs import check_writable, text_writer
 from tests.evaluation.made_up import noisy, references
-from tests.pretended import pretend
 
 OUTPUTS = {  # option -> command; OUT stands for the output, and may be a directory for some
     "evaluate -o": "evaluate model --source src --reference ref -o OUT.json",
@@ -41,10 +40,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def ends_so(number: int, patch: pytest.MonkeyPatch) -> None:
     """Let every block that is written meet an error of the system."""
 
-    def fail(path: Path) -> None:
+    def fail(descriptor: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    patch.setattr(atomic, "sync", fail)
+    patch.setattr(os, "fsync", fail)
 
 
 @pytest.mark.parametrize("option", OUTPUTS)
@@ -86,11 +85,11 @@ FILES = ["-o", "new/s.json", "-o", "new/s.svg", "--output-dir", "kept"]
 def test_a_disk_that_fills_costs_only_what_it_does_not_hold(
     lost: tuple[str, ...],
     place: Path,
-    copying: Trained,
+    copying: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    pretend(monkeypatch, copying)
+    shutil.copytree(copying, "model", dirs_exist_ok=True)
     words = ["model", "--source", "src", "--reference", "ref", "--samples", "40"]
     assert evaluate.main(words) == 0
     table = capfd.readouterr().out

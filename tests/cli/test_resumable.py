@@ -2,59 +2,62 @@
 
 import errno
 import fcntl
+import io
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
+from torch import Tensor
 
 from nmt import modeldir
 from nmt.cli import output as writing
+from nmt.cli import translate
 from nmt.errors import UserError
-from nmt.modeldir import Trained
-from nmt.system import atomic
-from tests.cli.conftest import LINES, Run
+from tests.cli.conftest import LINES, Run, at_each_batch
+
+
+@pytest.fixture(scope="module")
+def left(copying: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What an uninterrupted command writes, and what is left of one stopped in its third window."""
+    text = tmp_path_factory.mktemp("left") / "in"
+    text.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    words = [str(copying), str(text), "--scores", "-o"]
+    assert translate.main([*words, str(text.with_name("whole"))]) == 0
+    with stop_at(3):
+        assert translate.main([*words, str(text.with_name("out"))]) == 130
+    files = contents(text.parent)
+    assert sorted(files) == ["in", "out.part", "out.part.json", "whole"]
+    return files
 
 
 @pytest.fixture
-def whole(nmt_translate: Run, text: Path) -> bytes:
+def whole(left: dict[str, bytes]) -> bytes:
     """What an uninterrupted command writes."""
-    code, out, _ = nmt_translate(str(text), "--scores")
-    assert code == 0
-    return out
+    return left["whole"]
 
 
 @pytest.fixture
-def stopped(nmt_translate: Run, text: Path, copying: Trained, whole: bytes) -> Path:
+def stopped(left: dict[str, bytes], text: Path) -> Path:
     """An output whose command was stopped in its third window."""
-    output = text.with_name("out")
-    with pytest.MonkeyPatch.context() as patch:
-        stop_at(patch, copying, 3)
-        code, _, err = nmt_translate(str(text), "--scores", "-o", str(output))
-    assert code == 130
-    assert "out.part: keeps the 6 lines done so far; the same command goes on from there" in err
-    assert sorted(path.name for path in output.parent.iterdir()) == [
-        "in",
-        "out.part",
-        "out.part.json",
-    ]
-    return output
+    for name in ("out.part", "out.part.json"):
+        text.with_name(name).write_bytes(left[name])
+    return text.with_name("out")
 
 
-def stop_at(patch: pytest.MonkeyPatch, copying: Trained, batch: int) -> None:
+def stop_at(batch: int) -> AbstractContextManager[object]:
     """Ctrl-C when so many batches have been begun."""
-    copying.model.batches.clear()  # type: ignore[union-attr,operator]
-    start = copying.model.start
+    batches = list[Tensor]()
 
-    def stopping(*inputs: Any) -> Any:
-        made = start(*inputs)
-        if len(copying.model.batches) >= batch:  # type: ignore[arg-type]
+    def count(ids: Tensor) -> None:
+        batches.append(ids)
+        if len(batches) >= batch:
             raise KeyboardInterrupt
-        return made
 
-    patch.setattr(copying.model, "start", stopping)
+    return at_each_batch(count)
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -62,16 +65,33 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def test_the_next_command_goes_on(
-    nmt_translate: Run, text: Path, stopped: Path, whole: bytes, copying: Trained
+    nmt_translate: Run, text: Path, stopped: Path, whole: bytes
 ) -> None:
-    copying.model.batches.clear()  # type: ignore[union-attr,operator]
-    code, out, err = nmt_translate(str(text), "--scores", "-o", str(stopped))
+    batches = list[Tensor]()
+    with at_each_batch(batches.append):
+        code, out, err = nmt_translate(str(text), "--scores", "-o", str(stopped))
     assert (code, out) == (0, b"")
     assert "out.part: goes on after 6 lines" in err
     assert "cut at the limit of their length: 2 (first: line 2;" in err  # of both commands
     assert contents(text.parent) == {"in": text.read_bytes(), "out": whole}
-    rows = sum(rows for rows, _ in copying.model.batches)  # type: ignore[union-attr]
-    assert rows == len(LINES) - 6
+    assert sum(map(len, batches)) == len(LINES) - 6
+
+
+def write_by(patch: pytest.MonkeyPatch, write: Callable[[BinaryIO, bytes], None]) -> None:
+    """Have this write what goes to a file that is opened to go on."""
+
+    class Watched(io.BufferedRandom):
+        def write(self, data: Any) -> int:
+            write(super(), data)  # type: ignore[arg-type]
+            return len(data)
+
+    def fdopen(descriptor: int, mode: str = "r", *rest: Any, **more: Any) -> Any:
+        if mode == "r+b":
+            return Watched(io.FileIO(descriptor, mode))
+        return right(descriptor, mode, *rest, **more)
+
+    right = os.fdopen
+    patch.setattr(os, "fdopen", fdopen)
 
 
 def test_a_kill_at_any_moment_costs_no_byte(
@@ -91,27 +111,22 @@ def test_a_kill_at_any_moment_costs_no_byte(
             if path.exists():
                 shutil.copy(path, there)
 
-    def watched(function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*inputs: Any, **more: Any) -> Any:
-            snapshot()
-            made = function(*inputs, **more)
-            snapshot()
-            return made
-
-        return call
-
-    def write(self: writing.ResumableOutput, record: str) -> None:
-        self_write(self, record)
-        if count % 3:
-            self.file.flush()
+    def replace(old: Path, new: Path) -> None:
+        snapshot()
+        os_replace(old, new)
         snapshot()
 
-    self_write = writing.ResumableOutput.write
+    def write(file: BinaryIO, data: bytes) -> None:
+        file.write(data)
+        if count % 3:
+            file.flush()
+        snapshot()
+
+    os_replace = os.replace
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writing, "EVERY", 0)
-        patch.setattr(writing.ResumableOutput, "write", write)
-        patch.setattr(atomic, "replace", watched(atomic.replace))
-        patch.setattr(os, "replace", watched(os.replace))
+        write_by(patch, write)
+        patch.setattr(os, "replace", replace)
         assert nmt_translate(str(text), "--scores", "-o", str(output))[0] == 0
     assert output.read_bytes() == whole
     assert count > len(LINES) + 2 * len(LINES) // 3
@@ -128,43 +143,28 @@ def test_a_kill_at_any_moment_costs_no_byte(
     assert {"", "3", "9", "18"} <= resumed
 
 
-def other_text(text: Path, stopped: Path) -> None:
-    text.write_bytes(text.read_bytes().replace(b"w3", b"w4"))
-
-
-def shortened(text: Path, stopped: Path) -> None:
-    part = stopped.with_name("out.part")
-    part.write_bytes(part.read_bytes()[:20])
-
-
-def no_record(text: Path, stopped: Path) -> None:
-    stopped.with_name("out.part.json").unlink()
-
-
-def damaged_record(text: Path, stopped: Path) -> None:
-    stopped.with_name("out.part.json").write_bytes(b'{"identity": {}}')
-
-
-def nothing(text: Path, stopped: Path) -> None:
-    pass
-
-
-REFUSALS: list[tuple[Callable[[Path, Path], None], list[str], int, str]] = [
-    (nothing, ["--scores", "decode.alpha=1"], 2, "were made with decode.alpha=0.6, now 1.0; give"),
-    (nothing, [], 2, "its 6 lines were made with --scores=True, now False; give another -o"),
-    (other_text, ["--scores"], 2, "its 6 lines were made with another text; give another"),
-    (shortened, ["--scores"], 65, "out.part.json: damaged; remove"),
-    (no_record, ["--scores"], 73, "not left by this command, for out.part.json is missing; give"),
-    (damaged_record, ["--scores"], 65, "out.part.json: damaged; remove"),
+Change = tuple[bytes, bytes] | None  # what is replaced in a file, and by what; None: the file goes
+KEPT = b"", b""
+REFUSALS: list[tuple[str, Change, list[str], int, str]] = [
+    ("in", KEPT, ["--scores", "decode.alpha=1"], 2, "made with decode.alpha=0.6, now 1.0; give"),
+    ("in", KEPT, [], 2, "its 6 lines were made with --scores=True, now False; give another -o"),
+    ("in", (b"w3", b"w4"), ["--scores"], 2, "its 6 lines were made with another text; give anoth"),
+    ("out.part", (b"\n", b""), ["--scores"], 65, "out.part.json: damaged; remove"),
+    ("out.part.json", None, ["--scores"], 73, "for out.part.json is missing; give another -o, or"),
+    ("out.part.json", (b"progress", b""), ["--scores"], 65, "out.part.json: damaged; remove"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "words", "code", "message"), REFUSALS)
+@pytest.mark.parametrize(("name", "change", "words", "code", "message"), REFUSALS)
 def test_what_does_not_belong_together_is_refused_and_left_alone(
     nmt_translate: Run, text: Path, stopped: Path,
-    change: Callable[[Path, Path], None], words: list[str], code: int, message: str,
+    name: str, change: Change, words: list[str], code: int, message: str,
 ) -> None:  # fmt: skip
-    change(text, stopped)
+    path = text.with_name(name)
+    if change is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes().replace(*change))
     before = contents(text.parent)
     found, out, err = nmt_translate(str(text), "-o", str(stopped), *words)
     assert (found, out) == (code, b"")
@@ -175,18 +175,14 @@ def test_what_does_not_belong_together_is_refused_and_left_alone(
 
 
 def test_another_model_is_refused(
-    nmt_translate: Run, text: Path, copying: Trained, monkeypatch: pytest.MonkeyPatch
+    command: Run, nmt_translate: Run, text: Path, copying: Path, stopped: Path
 ) -> None:
-    output = text.with_name("out")
-    digests = iter(["a" * 64, "b" * 64])
-    monkeypatch.setattr(modeldir, "load", lambda *_: copying._replace(digest=next(digests)))
-    with pytest.MonkeyPatch.context() as patch:
-        stop_at(patch, copying, 3)
-        assert nmt_translate(str(text), "-o", str(output))[0] == 130
-    before = contents(text.parent)
-    code, _, err = nmt_translate(str(text), "-o", str(output))
+    before, other = contents(text.parent), text.with_name("model")
+    modeldir.save(modeldir.load(copying)._replace(facts={"longest_source": 31}), other)
+    code, _, err = command(str(other), str(text), "--scores", "-o", str(stopped))
     assert code == 2
     assert "its 6 lines were made with another model; give another -o, or remove it" in err
+    shutil.rmtree(other)
     assert contents(text.parent) == before
 
 
@@ -208,13 +204,10 @@ def test_files_that_are_read_for_another_use_are_other_files(tmp_path: Path) -> 
         pass
 
 
-def test_a_pipe_begins_again(
-    nmt_translate: Run, text: Path, whole: bytes, copying: Trained
-) -> None:
+def test_a_pipe_begins_again(nmt_translate: Run, text: Path, whole: bytes) -> None:
     output = text.with_name("out")
     words, lines = ("--scores", "-o", str(output)), text.read_bytes()
-    with pytest.MonkeyPatch.context() as patch:
-        stop_at(patch, copying, 3)
+    with stop_at(3):
         code, _, err = nmt_translate(*words, stdin=lines)
     assert code == 130 and err.count("out.part: keeps the 6 lines done so far\n") == 1
     code, _, err = nmt_translate(*words, stdin=lines)
@@ -271,16 +264,18 @@ def test_a_part_that_its_writer_finishes_before_the_lock_is_left_alone(
 def test_a_full_disk_keeps_what_was_done(nmt_translate: Run, text: Path, whole: bytes) -> None:
     output = text.with_name("out")
 
-    def full(self: writing.ResumableOutput, record: str) -> None:
-        if self.progress.lines >= 9:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self_write(self, record)
+    written = list[bytes]()
 
-    self_write = writing.ResumableOutput.write
+    def full(file: BinaryIO, line: bytes) -> None:
+        if len(written) >= 9:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(line)
+        file.write(line)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing.ResumableOutput, "write", full)
+        write_by(patch, full)
         code, _, err = nmt_translate(str(text), "--scores", "-o", str(output))
     assert code == 74
-    assert "keeps the 9 lines" in err
+    assert "out.part: keeps the 9 lines done so far; the same command goes on from there" in err
     assert nmt_translate(str(text), "--scores", "-o", str(output))[0] == 0
     assert output.read_bytes() == whole

@@ -8,38 +8,31 @@ import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
+from torch import Tensor
 
-import nmt.decode.score
 from nmt import api, modeldir
 from nmt.cli import score
 from nmt.cli.train import main as train
-from nmt.config.settings import Settings
-from nmt.decode.sources import Source
-from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
-from nmt.text.bpe import Bpe
-from nmt.text.side import Side
-from nmt.text.tokenizer import Tokenizer
-from nmt.text.vocab import Vocabulary
-from tests.decode.copying import WORDS, Spaces
+from tests.cli.conftest import at_each_batch
 
 Run = Callable[..., tuple[int, bytes, str]]
-SPACES = Side(cast(Any, Spaces()), Vocabulary(WORDS))
-LETTERS = Side(Bpe(Tokenizer("nfc", "none", "de"), [], [*"abc"]), Vocabulary([*"abc"]))
-SOURCES = [f"w{i % 9} w{i % 7} w{i % 4}"[: 3 * (i % 4)].strip() for i in range(9)]  # some are empty
-TARGETS = [f"w{i % 5} w{i % 8}"[: 3 * (i % 3)].strip() for i in range(9)]
+WORDS = "abcdefghi"
+SOURCES = [f"{WORDS[i]} {WORDS[i % 7]} {WORDS[i % 4]}"[: 2 * (i % 4)].strip() for i in range(9)]
+TARGETS = [f"{WORDS[i % 5]} {WORDS[i % 8]}"[: 2 * (i % 3)].strip() for i in range(9)]
 
 
 @pytest.fixture
-def nmt_score(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """Arguments and stdin -> exit code, stdout, stderr."""
+def nmt_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> Run:
+    """Arguments and stdin -> exit code, stdout, stderr; of the model that is saved here."""
 
     def run(*words: object, stdin: bytes = b"") -> tuple[int, bytes, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        code = score.main(["model", *map(str, words)])
+        code = score.main([str(tmp_path / "model"), *map(str, words)])
         out, err = capfdbinary.readouterr()
         return code, out, err.decode()
 
@@ -47,18 +40,12 @@ def nmt_score(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixtur
 
 
 @pytest.fixture
-def known(
-    tiny: Callable[..., Transformer],
-    settings_of: Callable[..., Settings],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[..., Trained]:
-    """Makes the model that the command loads, of random weights; its window has two lines."""
+def save(of_letters: Callable[..., Trained], tmp_path: Path) -> Callable[..., Trained]:
+    """Saves the model that the command reads, of random weights; its window has two lines."""
 
-    def make(*overrides: str, side: Side = SPACES) -> Trained:
-        model = tiny(*overrides, vocab=len(side.vocabulary))
-        settings = settings_of(*overrides, "decode.window=2")
-        made = Trained(settings, model, side, side, {"longest_source": 30})
-        monkeypatch.setattr(modeldir, "load", lambda path, device: made)
+    def make(*overrides: str) -> Trained:
+        made = of_letters(*overrides, "decode.window=2", letters=WORDS)
+        modeldir.save(made, tmp_path / "model")
         return made
 
     return make
@@ -120,9 +107,9 @@ def test_the_dev_text_has_the_perplexity_of_training(
 
 
 def test_a_line_for_a_pair(
-    nmt_score: Run, known: Callable[..., Trained], texts: tuple[Path, Path]
+    nmt_score: Run, save: Callable[..., Trained], texts: tuple[Path, Path]
 ) -> None:
-    whole = expected(known())
+    whole = expected(save())
     code, out, err = nmt_score(*texts)
     assert code == 0 and close(out, whole), err
     packed = texts[0].with_name("in.gz")
@@ -142,25 +129,20 @@ def test_a_line_for_a_pair(
 
 
 def test_the_next_command_goes_on(
-    nmt_score: Run,
-    known: Callable[..., Trained],
-    texts: tuple[Path, Path],
-    monkeypatch: pytest.MonkeyPatch,
+    nmt_score: Run, save: Callable[..., Trained], texts: tuple[Path, Path]
 ) -> None:
     """After Ctrl-C in the third window; a pair of the second one was too long."""
-    known("encoding=learned", "encoding.learned.size=3", "data.max_length=2")
+    save("encoding=learned", "encoding.learned.size=3", "data.max_length=2")
     _, whole, said = nmt_score(*texts)
-    output, scored = texts[0].with_name("out"), nmt.decode.score._log_probs
-    batches: list[int] = []
+    output, batches = texts[0].with_name("out"), list[int]()
 
-    def stopping(model: Transformer, most: int, pairs: list[Source]) -> list[list[float]]:
-        batches.append(len(pairs))
+    def stop(ids: Tensor) -> None:
+        batches.append(len(ids))
         if len(batches) == 3:
             raise KeyboardInterrupt
-        return scored(model, most, pairs)
 
-    monkeypatch.setattr(nmt.decode.score, "_log_probs", stopping)
-    code, _, err = nmt_score(*texts, "-o", output)
+    with at_each_batch(stop):
+        code, _, err = nmt_score(*texts, "-o", output)
     assert code == 130 and "out.part: keeps the 4 lines done so far" in err
     for odd, told in (
         ([*texts, "--tokens"], "its 4 lines were made with --tokens=False, now True"),
@@ -168,17 +150,21 @@ def test_the_next_command_goes_on(
     ):
         code, _, err = nmt_score(*odd, "-o", output)
         assert code == 2 and told in err and err.count("\n") == 1
-    code, _, again = nmt_score(*texts, "-o", output)
+    with at_each_batch(stop):
+        code, _, again = nmt_score(*texts, "-o", output)
     assert code == 65 and "out.part: goes on after 4 lines" in again
     assert "left empty: 2 (first: line 4; longest: 3 pieces)" in again and said in again
-    assert output.read_bytes() == whole and sum(batches) == 2 + 1 + 2 + 2 + 1 + 1
-    assert sorted(path.name for path in output.parent.iterdir()) == ["in.de", "in.en", "out"]
+    assert output.read_bytes() == whole
+    assert batches == [2, 1, 2, 2, 1]  # an empty source is not shown
+    assert sorted(path.name for path in output.parent.iterdir()) == [
+        *("in.de", "in.en", "model", "out")
+    ]
 
 
 def test_columns_stand_beside_the_source(
-    nmt_score: Run, known: Callable[..., Trained], tmp_path: Path
+    nmt_score: Run, save: Callable[..., Trained], tmp_path: Path
 ) -> None:
-    known("encoding=spr_relative", side=LETTERS)
+    save("encoding=spr_relative")
     sources, targets = write(tmp_path / "a", ["a b c"] * 3), write(tmp_path / "b", ["a"] * 3)
     heads = write(tmp_path / "heads", ["0 1 2", "2 0 2", "0 1 2"])
     code, out, err = nmt_score(sources, targets, "--columns", f"heads={heads}")

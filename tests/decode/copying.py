@@ -5,10 +5,14 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from nmt.config.settings import Decode
+from nmt.decode.engine import Weights
+from nmt.decode.sources import Source
+from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.modeldir import Trained
 from nmt.text.side import Side
@@ -84,6 +88,18 @@ class Copying(nn.Module):
         logits.scatter_(1, said[:, None], 9.0)
         logits[said == nan] = float("nan")
         return logits
+
+
+class Diagonal(TorchEngine):
+    """Has models that copy attend to what they copy."""
+
+    def cross_attention(self, pairs: Sequence[Source]) -> list[Weights]:
+        return [np.eye(len(pair.target), len(pair.ids)) for pair in pairs]
+
+
+def diagonal(some: Trained, options: Decode) -> Translator:
+    """The translator of a model that attends to what it copies."""
+    return Translator(some, options, Diagonal([some], options))
 
 
 def trained(longest_source: int | None = 30) -> Trained:

@@ -1,6 +1,6 @@
 """Alignments: from attention between pieces to words as a reader counts them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 
 import nmt
 from nmt.decode.alignment import align, word_shares
-from nmt.decode.engine import Weights
 from nmt.decode.models import cross_attention
 from nmt.decode.sources import Source
-from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.model.layers import AttentionRecord, watching
@@ -28,7 +26,7 @@ from nmt.text.side import Segmenter, Side
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import Unigram, learn_model
 from nmt.text.vocab import BOS, END, EOS, Vocabulary
-from tests.decode.copying import decode, trained
+from tests.decode.copying import decode, diagonal, trained
 
 MOSES = Bpe(Tokenizer("nfc", "moses", "de"), ["H a", "r a"])
 WORDS = ["Haus,", "z.B.", "(ja)", "a", "'s", "...", "Zu\u0308rich", "3,5", "«", "\u200bab", "x@@"]
@@ -104,20 +102,9 @@ def pair_of(text: str, pieces: int, target: list[int]) -> Source:
     return Source(ids, {}, text=text, protected=protected, target=target)
 
 
-def diagonal(self: object, pairs: Sequence[Source]) -> list[Weights]:
-    return [np.eye(len(pair.target), len(pair.ids)) for pair in pairs]
-
-
-@pytest.fixture
-def copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models that copy attend to what they copy."""
-    monkeypatch.setattr(TorchEngine, "cross_attention", diagonal)
-
-
 LINES = ["w1 w2  w3", "", " w4  w5 w6 w7 w8 w9 w10 w11", "w12"]
 
 
-@pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -127,7 +114,7 @@ LINES = ["w1 w2  w3", "", " w4  w5 w6 w7 w8 w9 w10 w11", "w12"]
     ],
 )
 def test_words_of_whole_lines_are_counted(changes: Any) -> None:
-    translator = Translator.of(trained(), decode(**changes))
+    translator = diagonal(trained(), decode(**changes))
     found = list(translator.translate(LINES, 2, align=True))
     for line, some in zip(LINES, found, strict=True):
         for translation in some:
@@ -142,7 +129,6 @@ def test_words_of_whole_lines_are_counted(changes: Any) -> None:
     assert all(t.alignment is None for some in translator.translate(LINES) for t in some)
 
 
-@pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize(
     ("line", "most", "text", "pairs"),
     [
@@ -165,7 +151,7 @@ def test_parts_that_begin_with_a_tag(
     model = model._replace(settings=replace(model.settings, data=data), facts=facts)
     side = Side(model.source.segmenter, Vocabulary([*dict.fromkeys(line.split())]))
     model = model._replace(source=side, target=side)
-    translator = Translator.of(model, decode(split="sentences", max_source=most, too_long="split"))
+    translator = diagonal(model, decode(split="sentences", max_source=most, too_long="split"))
     ((best,),) = translator.translate([line], align=True)
     assert best.text == text
     assert best.alignment is not None
@@ -173,17 +159,16 @@ def test_parts_that_begin_with_a_tag(
     assert best.alignment.attention.shape == (len(text.split()) + text.count(">>"),) * 2
 
 
-@pytest.mark.usefixtures("copied")
 def test_given_translations() -> None:
     some = trained()
-    found = Translator.of(some, decode()).align(["w1  w2", "", "w3"], ["w4 w5", "", "unheard w6"])
+    found = diagonal(some, decode()).align(["w1  w2", "", "w3"], ["w4 w5", "", "unheard w6"])
     assert [one.pairs for one in found] == [[(0, 0), (1, 1)], [], [(0, 0)]]
     assert found[2].target == ["<unk>", "w6", "</s>"]
     with pytest.raises(UserError, match="translations: only 1 lines"):
-        Translator.of(some, decode()).align(["w1", "w2"], ["w1"])
+        diagonal(some, decode()).align(["w1", "w2"], ["w1"])
     some.model.target_limit = 2  # type: ignore[misc]
     with pytest.raises(UserError, match=r"1 \(first: line 2; longest: 2") as e:
-        Translator.of(some, decode()).align(["w1", "w2"], ["w1", "w2 w3"])
+        diagonal(some, decode()).align(["w1", "w2"], ["w1", "w2 w3"])
     assert e.value.code == Exit.DATA
 
 

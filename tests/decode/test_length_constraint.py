@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 import nmt
 from nmt.config.settings import with_decode
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
+from nmt.model.layers import Stack
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from tests.decode.copying import decode
@@ -27,17 +29,19 @@ def trained(of_letters: Callable[..., Trained]) -> Callable[..., Trained]:
 
 def told(trained: Trained, columns: Any = None, **options: Any) -> dict[int, int]:
     """What each source (by its number of tokens) was told, eos included."""
-    seen: dict[int, int] = {}
-    model, start = trained.model, trained.model.start
+    seen, sources = dict[int, int](), list[int]()
 
-    def watched(source: Tensor, beside: Any, lengths: Tensor | None) -> Any:
-        state = start(source, beside, lengths)
-        if state.lengths is not None:
-            seen.update(zip((source > 0).sum(1).tolist(), state.lengths.tolist(), strict=True))
-        return state
+    def look(module: nn.Module, inputs: Any) -> None:
+        if isinstance(module, Stack):
+            (_, context), *_ = inputs[1]
+            if context.site == "encoder":
+                sources[:] = context.lengths.tolist()
+            elif context.lengths is not None:
+                seen.update(zip(sources, context.lengths.tolist(), strict=False))
+                sources.clear()
 
-    model.start = watched  # type: ignore[method-assign,assignment]
-    Translator.of(trained, decode(**options)).texts(LINES, columns)
+    with register_module_forward_pre_hook(look):
+        Translator.of(trained, decode(**options)).texts(LINES, columns)
     return seen
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -15,7 +14,6 @@ from torch import Tensor
 from nmt.api import score
 from nmt.config.settings import Settings
 from nmt.corpus.prepare import prepare
-from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.evaluation.attention import coverage
 from nmt.model.transformer import Transformer
@@ -23,7 +21,7 @@ from nmt.modeldir import Trained
 from nmt.text.side import Side
 from tests import composing
 from tests.corpus import test_prepare
-from tests.decode.copying import Copying, decode
+from tests.decode.copying import Copying, decode, diagonal
 from tests.text.test_protection import MAIL, PAIRS, SHIPPED, URL
 
 LINES = [
@@ -173,16 +171,12 @@ def test_pairs_are_scored_as_they_were_trained_on(
 
 
 def test_words_with_strings_are_aligned(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
-    def diagonal(self: object, pairs: Any) -> list[Any]:
-        return [np.eye(len(pair.target), len(pair.ids)) for pair in pairs]
-
-    monkeypatch.setattr(TorchEngine, "cross_attention", diagonal)
     monkeypatch.setattr("nmt.decode.alignment.SequenceMatcher", None)  # no guess is needed
     spaced = f"hund {{a b}} {URL}, 3"  # a string of two words
     lines = [*LINES[:5], spaced]
-    translator = Translator.of(copying(side), decode(split="sentences"))
+    translator = diagonal(copying(side), decode(split="sentences"))
     found = [best for best, *_ in translator.translate(lines, align=True)]
-    given = Translator.of(copying(side), decode()).align(lines, lines)
+    given = diagonal(copying(side), decode()).align(lines, lines)
     for line, best, one in zip(lines, found, given, strict=True):
         assert best.text == line and best.alignment is not None
         for alignment in (best.alignment, one):

@@ -1,20 +1,16 @@
 """Coverage of the source against loops over single sentences; batches change nothing."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 
-from nmt.config.settings import Settings
 from nmt.evaluation.attention import SAMPLE, count_unattended, coverage, draw_lines
 from nmt.model.layers import AttentionRecord, watching
-from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
-from nmt.text.bpe import Bpe
 from nmt.text.columns import ColumnLine, expand
-from nmt.text.side import Side
-from nmt.text.tokenizer import Tokenizer
-from nmt.text.vocab import BOS, Vocabulary
+from nmt.text.vocab import BOS
 
 PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]
 SOURCES = ["ab c", "h", "abc d ef", "a b c d", "gh", "abcdef abc h"]
@@ -33,16 +29,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*enforce_sorted.*")
 
 
 @pytest.fixture
-def trained(tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]) -> Make:
+def trained(of_letters: Make) -> Make:
     """A model that was never trained, with segmenters of single letters."""
-
-    def make(*words: str) -> Trained:
-        vocabulary = Vocabulary(PIECES)
-        side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], PIECES), vocabulary)
-        model = tiny(*words, vocab=len(vocabulary))
-        return Trained(settings_of(*words), model, side, side, {"longest_source": 30})
-
-    return make
+    return partial(of_letters, letters=PIECES)
 
 
 def by_hand(some: Trained, place: int) -> list[float]:
