@@ -62,7 +62,8 @@ def show_run(run: Path, option: str) -> tuple[str, dict[str, list[Panel]]]:
     """What a run has learned, of the entries of an option; UserError if it has another encoding."""
     trained = modeldir.load(run)
     names = list(trained.settings.encoding)
-    selected = list(entries_of(option))
+    # an option of a package has an entry of its own name, and no file in conf/
+    selected = [option] if option in names else list(entries_of(option))
     if missing := [name for name in selected if name not in names]:
         raise UserError(
             f"{run}: trained with {', '.join(names) or 'no encoding'}, not with {missing[0]}"

@@ -70,7 +70,10 @@ def find(name: str) -> type[Encoding]:
         )
     cls: type[Encoding] | None = _built_in_or_plug_in(ENCODING_PLUG_INS, Encoding, name, *classes)
     if cls is None:
-        raise ValueError(f"no encoding is called {name!r}{check.suggest(name, names())}")
+        near = check.suggest(name, names())
+        raise ValueError(
+            f"no encoding, of nmt or of an installed package, is called {name!r}{near}"
+        )
     return cls
 
 

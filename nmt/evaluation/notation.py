@@ -110,7 +110,8 @@ def conclude(report: Report, test: TranslatedTest) -> list[str]:
     """Which system is best beyond the trained lengths, and which differ from the first.
 
     Two sentences on the main metric and one group: all lines beyond training; the longest bucket
-    where that is all of them; all pairs where none is. None for a single system.
+    where that is all of them; all pairs where none is. None for a single system. Of few pairs
+    the first sentence says that they decide nothing.
     """
     metric = test.metrics[0]
     candidates = [test.group(BEYOND), *reversed(test.buckets), test.group(ALL)]
@@ -137,13 +138,13 @@ def conclude(report: Report, test: TranslatedTest) -> list[str]:
         sentence += f", against {mean(first, metric)} of {first.system}"
         if best.p is not None and not group.few:
             sentence += " (p < .001)" if best.p < 0.001 else f" (p = {p_value(best.p)})"
+    if group.few:
+        return [f"No conclusion: {which} are too few, under {FEW}.", f"{sentence}."]
     return [f"{sentence}.", _judge(figures, group, metric)]
 
 
 def _judge(row: Sequence[Figure], group: Group, metric: Metric) -> str:
     """Which systems differ from the first significantly, by one metric and on one group."""
-    if group.few:
-        return f"That is not reliable: it needs at least {FEW} pairs."
     differing = [figure.system for figure in row if figure.significant]
     who = join_words(differing) if differing else "no system"
     verb = "differ" if len(differing) > 1 else "differs"

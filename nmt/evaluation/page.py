@@ -70,7 +70,7 @@ def _show(report: Report, test: TranslatedTest, has_charts: bool) -> dict[str, A
 def _table(report: Report, test: TranslatedTest, metric: Metric) -> dict[str, Any]:
     """A metric by group, those of all lengths first: a narrow screen shows no more.
 
-    best: a mean as it is shown, so that what looks equal is marked alike.
+    best: a mean as it is shown, so that what looks equal is marked alike; none of few pairs.
     """
     groups, rows = report.table(test, metric.name)
     order = sorted(range(len(groups)), key=lambda i: groups[i].low is not None)
@@ -81,7 +81,8 @@ def _table(report: Report, test: TranslatedTest, metric: Metric) -> dict[str, An
         choose = max if metric.higher_is_better else min
         for i, group in enumerate(groups):
             means = [f.mean for f in report.row(test, group, metric.name) if f]
-            best[i] = notation.number(choose(means), metric.form) if len(means) > 1 else None
+            if len(means) > 1 and not group.few:
+                best[i] = notation.number(choose(means), metric.form)
     return {"metric": metric, "groups": groups, "rows": rows.items(), "best": best}
 
 
