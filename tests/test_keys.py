@@ -185,6 +185,7 @@ def test_no_key_is_forgotten() -> None:
     assert {name for name in keys if not re.search(rf"[.\"']{name}\b", code)} == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line, words, changes", TRAINING, ids=[x[0] for x in TRAINING])
 def test_flipping_a_key_shows(
     line: str, words: list[str], changes: str, place: Path, base: Callable[..., dict[str, Any]]

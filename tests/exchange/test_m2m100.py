@@ -27,6 +27,8 @@ from tests.encodings.agreement import theirs
 from tests.exchange.m2m100_models import KINDS, make, write
 from tests.exchange.test_marian_export import made
 
+pytestmark = pytest.mark.slow
+
 FEW = {"MADE_UP": 4, "BEYOND": 20, "ROOM": 6, "LONG": 1, "USUAL_LENGTH": 12}
 LINES = [source for source, _ in pairs(8, 4, 14, "samples")]
 FILES = {"nllb": "tokenizer.json", "m2m100": "vocab.json"}  # that number the pieces

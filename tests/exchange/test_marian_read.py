@@ -59,6 +59,7 @@ def test_pieces_logits_and_translations_are_those_of_transformers(models: Path) 
         importing.certify(imported, LINES[:2])
 
 
+@pytest.mark.slow
 def test_beam_search_is_that_of_transformers_with_its_length_penalty(copied: Path) -> None:
     change_json(copied / "generation_config.json", num_beams=4, length_penalty=1.0)
     imported = transformers_read.marian(copied)
@@ -81,6 +82,7 @@ def test_beam_search_is_that_of_transformers_with_its_length_penalty(copied: Pat
     assert compared >= 4
 
 
+@pytest.mark.slow
 def test_a_model_in_float16_is_one_in_float32_whose_weights_are_rounded(copied: Path) -> None:
     """Its sinusoids are not rounded, also where a table of them is stored."""
     where = copied / "model.safetensors"
@@ -190,6 +192,7 @@ PUBLIC: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLIC)
 def test_models_with_the_keys_of_public_configs_are_certified(name: str, copied: Path) -> None:
     change_json(copied / "config.json", **PUBLIC[name])
@@ -212,6 +215,7 @@ def resize(place: Path, tokens: list[str], multiple: int | None = None) -> None:
     model.save_pretrained(place)
 
 
+@pytest.mark.slow
 def test_rows_that_no_piece_has_are_read_and_an_added_token_is_named(
     copied: Path, tmp_path: Path
 ) -> None:

@@ -25,6 +25,8 @@ from tests.composing import every_encoding, settings_of
 from tests.decode.copying import Spaces, decode
 from tests.gpu.pretended import GPU, pretended
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., Transformer]
 VOCAB = 30
 FAST = ["relative", "lstm", "complex_order", "ldpe"]
