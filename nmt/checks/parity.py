@@ -177,7 +177,9 @@ class Deviation(NamedTuple):
 
     @property
     def finding(self) -> str:
-        return self.error or (f"largest difference {self.difference:.2g}, allowed {self.bound:.2g}")
+        if math.isnan(self.difference) or math.isnan(self.bound):
+            return self.error or "not compared, since logits are NaN or infinite"
+        return self.error or f"largest difference {self.difference:.2g}, allowed {self.bound:.2g}"
 
 
 def measure(

@@ -185,8 +185,11 @@ def check_far_positions(model: Transformer) -> float:
     )
     near, far = relative_difference(*logits[:2]), relative_difference(*logits[2:])
     changed = relative_difference(logits[0], logits[2])
-    fault = f"{FAR} and {FAR + 1} differ by {far:.2g}, but 0 and 1 by {near:.2g}"
-    require(near <= VISIBLE or far > near / 10, fault)
+    require(
+        near <= VISIBLE or far > near / 10,
+        f"a sentence from position 1 instead of 0 changes logits by {near:.2g}, but from {FAR + 1} "
+        f"instead of {FAR} by {far:.2g}; compute with positions by at_least_float32",
+    )
     fault = f"distances from {FAR} on differ from those from 0 on by {changed:.2g}"
     require(near >= ROUNDING or changed <= BLURRED, fault)
     return max(moved)

@@ -62,9 +62,10 @@ def run_checks(
             except Exception as e:  # whatever an encoding raises, in any of its hooks
                 fault = str(e) if isinstance(e, CheckError) else where_raised(e)
                 result = Result(name, False, fault)
+        if name == STEP and not result.passed:  # a hook that raises would fail all others, too
+            yield result._replace(finding=f"{result.finding}; no other check was made")
+            return
         yield result
-        if name == STEP and not result.passed:
-            return  # a hook that raises would fail all others, too
     for d in parity.measure(copy.deepcopy(model).to(device), tokens, precisions):
         yield Result(f"decoding: {d.condition.name}, {d.precision}", d.passed, d.finding)
 

@@ -113,13 +113,13 @@ def _training_notes(systems: Sequence[System]) -> list[str]:
 
 def _shared_settings(settings: Settings, seeds: str) -> list[str]:
     model, trainer = settings.model, settings.trainer
-    limits = [f"{trainer.max_steps:,} updates"] if trainer.max_steps else []
-    limits += [f"{trainer.max_epochs:,} epochs"] if trainer.max_epochs else []
+    limits = [f"{trainer.max_steps:,}"] if trainer.max_steps else []
+    limits += [f"those of {trainer.max_epochs:,} epochs"] if trainer.max_epochs else []
     return [
         f"Corpus {settings.data.name}; {model.encoder_layers}+{model.decoder_layers} layers of "
         f"{model.dim}, {model.heads} heads; {seeds}.",
-        f"Training: {' or '.join(limits)} of {trainer.batch_tokens * trainer.accumulate:,} tokens, "
-        f"learning rate {settings.optim.lr:g} ({settings.optim.kind}).",
+        f"Training: updates of {trainer.batch_tokens * trainer.accumulate:,} tokens, at most "
+        f"{' or '.join(limits)}; learning rate {settings.optim.lr:g} ({settings.optim.kind}).",
     ]
 
 

@@ -86,7 +86,7 @@ def translate_with_forced_lengths(
 def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
     """Why the loss of a system cannot be divided into its parts; empty: it can."""
     if system.facts is None:
-        return "translations in a file have no other lengths"
+        return "that needs a model that translates again, and this is a file"
     if any(ctranslate2_engine.is_exported(model.paths[0]) for model in system.models):
         return "CTranslate2 cannot force lengths; name the model that was exported"
     decode = system.models[0].settings.decode

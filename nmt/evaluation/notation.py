@@ -21,7 +21,7 @@ from nmt.evaluation.report import (
 STAR, CARET, EMPTY = "*", "^", "-"  # significant; beyond the trained length; no such number
 DIGITS = {"score": 1, "mean": 3, "ratio": 2, "share": 1, "points": 1}  # by form of a metric
 SYSTEM_COLUMNS = (
-    *("parameters", "of encodings", "longest in training", "seeds", "updates", "dev perplexity"),
+    *("parameters", "in encodings", "longest in training", "seeds", "updates", "dev perplexity"),
 )
 
 # Characters that a reader cannot see, or that reorder what stands around them. Joiners between
@@ -180,7 +180,7 @@ def notes_of(report: Report) -> list[str]:
         sides = join_words(dict.fromkeys(test.side for test in report.tests))
         notes.append(f"{CARET} every {sides} is longer than any in the system's training.")
     if any(group.few for test in report.tests for group in test.groups):
-        notes.append(f"few: under {FEW} pairs, not reliable.")
+        notes.append(f"few: under {FEW} pairs, not reliable; hollow in plots.")
     notes += [
         f"Longest {test.side} of {test.name}: {count(test.longest)}."
         for test in report.tests

@@ -9,6 +9,7 @@ from nmt.evaluation.diagnose import LENGTH, Diagnosis, Losses
 from nmt.evaluation.lost import LOST
 from nmt.evaluation.metrics import REPETITION, UNATTENDED
 from nmt.evaluation.notation import EMPTY, interval, number
+from nmt.evaluation.report import Figure
 from nmt.evaluation.text import table, wrap
 
 COLUMNS = ("lines", "lost", "95 %", "unattended", "repeated", "length")
@@ -82,7 +83,7 @@ def _describe_losses(d: Diagnosis) -> Iterator[str]:
     if within and beyond:
         points = 100 * (beyond.mean - within.mean)
         apart = (beyond.low or 0) > (within.high or 0) or (beyond.high or 0) < (within.low or 0)
-        overlap = "" if apart else "; the intervals overlap"
+        overlap = "" if apart else "; the intervals overlap, so length may not be the cause"
         more = f"{abs(points):.1f} points {'more' if points >= 0 else 'less'}"
         yield wrap(f"The long lines lose {more} than the others{overlap}.")
     elif not d.reference and usual and now and usual.mean and now.mean:
@@ -95,11 +96,23 @@ def _describe_remedies(d: Diagnosis) -> Iterator[str]:
     unknown = ["lines", "unattended", *([] if d.reference else ["lost", "95 %"])]
     yield _tabulate({remedy.name: remedy.losses for remedy in d.remedies}, unknown)
     yield ""
+    lost = [(r.name, f) for r in d.remedies if (f := r.losses.figures.get(LOST.name))]
+    if lost:  # there are references
+        yield wrap(_judge(lost))
     for remedy in d.remedies:
         if remedy.overrides:
             output = unused(Path(f"{remedy.name.replace(' ', '-')}.txt"))
             words = ["nmt-translate", d.model.typed, d.source, "-o", output, *remedy.overrides]
             yield f"{remedy.name}:\n  {shlex.join(map(str, words))}"
+
+
+def _judge(lost: Sequence[tuple[str, Figure]]) -> str:
+    """Which setting loses least, if its interval and that of the first are apart."""
+    name, least = min(lost, key=lambda pair: pair[1].mean)
+    _, usual = lost[0]
+    if least.high is None or usual.low is None or least.high >= usual.low:
+        return "No setting certainly helps: all intervals overlap with the first."
+    return f"Least is lost {name}: {100 * (usual.mean - least.mean):.1f} points less."
 
 
 def _suggest_training(d: Diagnosis) -> Iterator[str]:

@@ -33,6 +33,7 @@ from nmt.text.unigram import Unigram
 from nmt.text.vocab import BOS, EOS
 
 POSITIONS = 1024  # of the table, as in the largest models; an imported model keeps its number
+TRAINED = "train with trainer.freeze=[embeddings,output.bias]"
 
 
 def prepare_marian(trained: Trained) -> Export:
@@ -66,8 +67,8 @@ def prepare_m2m100(trained: Trained) -> Export:
     differs = not torch.equal(output.weight[BOS], output.weight[EOS])
     for wrong, what, why in (
         (None in names, "decode.source_language and target_language", "never null there"),
-        (bias.any(), "output.bias", "trainer.freeze=[output.bias] leaves it at zero"),
-        (differs, "the embedding of bos", "trainer.freeze=[embeddings] leaves it that of eos"),
+        (bias.any(), "an output.bias other than 0", TRAINED),
+        (differs, "an embedding of bos other than that of eos", TRAINED),
     ):
         if wrong:
             raise UserError(

@@ -10,7 +10,8 @@ import pytest
 from nmt import modeldir
 from nmt.cli import diagnose, translate
 from nmt.evaluation.diagnose import Diagnosis, Losses, Remedy
-from nmt.evaluation.lost import lost_text
+from nmt.evaluation.lost import LOST, lost_text
+from nmt.evaluation.report import Figure
 from nmt.evaluation.screen import render_diagnosis
 from nmt.evaluation.systems import systems_of
 from nmt.text.lines import read_text
@@ -83,6 +84,21 @@ def test_training_commands_are_complete_and_take_no_name_twice(
     tests = "data=files data.root=CORPUS data.test_source=de data.test_target=en"
     assert f"{go_on} parent=model {tests} name=longer-2\n" in screen
     assert "optim.lr=PEAK" in screen and "\n  PEAK: " in screen and "\n  CORPUS: " in screen
+
+
+def test_a_setting_is_recommended_if_its_interval_is_apart(runs: TinyRuns) -> None:
+    def screen(low: float) -> str:
+        bounds = {"as the model searches": (low, 0.92), "in parts": (0.45, 0.55)}
+        remedies = []
+        for name, (lower, upper) in bounds.items():
+            mean = (lower + upper) / 2
+            figure = Figure("", "", 64, "", LOST.name, mean, low=lower, high=upper)
+            remedies.append(Remedy(name, [], Losses(64, {LOST.name: figure})))
+        diagnosis = diagnosis_of(runs.paths("absolute-seed1")[0], "en")
+        return render_diagnosis(diagnosis._replace(remedies=remedies))
+
+    assert "Least is lost in parts: 40.0 points less." in screen(0.88)
+    assert "Least is lost" not in screen(0.54)
 
 
 @pytest.mark.parametrize(
