@@ -119,3 +119,9 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "nmt-train" in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/encodings.md"])
+def test_the_number_of_encodings_is_right(page: str) -> None:
+    numbers = re.findall(r"(\d+)(?: encodings|; nmt-encodings)", text_of(page))
+    assert set(numbers) == {str(len(options_of("encoding")))}
