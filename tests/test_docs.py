@@ -37,7 +37,9 @@ def run_examples(page: str) -> None:
         assert printed.getvalue() == shown
 
 
-@pytest.mark.parametrize("page", ["docs/python.md", "docs/reading-the-code.md"])
+@pytest.mark.parametrize(
+    "page", [pytest.param("docs/python.md", marks=pytest.mark.slow), "docs/reading-the-code.md"]
+)
 def test_the_examples_run_and_print_what_they_show(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

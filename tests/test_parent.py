@@ -104,6 +104,7 @@ def test_the_model_and_its_encoding_may_be_said(parent: Path) -> None:
     assert child(parent, "encoding=relative").encoding == settings_of("encoding=relative").encoding
 
 
+@pytest.mark.slow
 def test_what_a_run_or_an_experiment_names_is_not_the_parents(parent: Path, tmp_path: Path) -> None:
     started = child(parent, "run=R3", "scale=toy", "encoding.lstm.hidden=7")
     assert list(started.encoding) == ["lstm"] and started.encoding["lstm"]["hidden"] == 7
@@ -173,6 +174,7 @@ def test_a_parent_that_is_gone_is_missed_unless_the_run_has_begun(
         assert experiment_of([moved, *arguments[1:]]).settings.model == own.model
 
 
+@pytest.mark.slow
 def test_a_run_on_files_is_resumed_by_its_name_without_its_parent(tmp_path: Path) -> None:
     gone = tmp_path / "p"
     run_of(gone, settings_of(*FILES, "encoding=relative"))

@@ -56,7 +56,13 @@ def new_commands() -> list[str]:
     return commands
 
 
-@pytest.mark.parametrize("command", new_commands())
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(c, marks=() if c in commands("README.md") else pytest.mark.slow)
+        for c in new_commands()
+    ],
+)
 def test_each_command_is_understood(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

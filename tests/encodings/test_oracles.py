@@ -5,6 +5,8 @@ import pytest
 from tests.encodings.agreement import Agreement
 from tests.encodings.oracles import AGREEMENTS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "a", AGREEMENTS, ids=lambda a: f"{a.encoding}, {a.package}, {a.what}".replace(" ", "_")

@@ -44,6 +44,7 @@ def copied(models: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(models / TRAINED, tmp_path / "copied"))
 
 
+@pytest.mark.slow
 def test_pieces_logits_and_translations_are_those_of_transformers(models: Path) -> None:
     imported = transformers_read.marian(models / TRAINED)
     found = importing.certify(imported, LINES)

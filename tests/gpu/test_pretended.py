@@ -26,6 +26,8 @@ from tests.composing import every_encoding
 from tests.gpu.pretended import GPU, pretended
 from tests.training import tiny as training
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., Transformer]
 CPU = torch.device("cpu")
 VOCAB = 30
