@@ -73,13 +73,10 @@ def _list_encodings(folders: "Folders") -> None:
 
 def exportable(settings: "Settings") -> str:
     """Whether nmt-export can write a model for CTranslate2; if not, why."""
-    from nmt.build import shrink
-    from nmt.checks.example import build_perturbed
-    from nmt.exchange import ctranslate2_write
+    from nmt.exchange.exporting import check_settings
 
-    small = shrink(settings)
     try:
-        ctranslate2_write.positions(small, build_perturbed(small))
+        check_settings(settings, "ctranslate2")
     except UserError as error:
         return f"no: {error}"
     return "nmt-export --to ctranslate2 writes it, and compares"

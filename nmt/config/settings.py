@@ -14,7 +14,6 @@ Layers = Annotated[int, Between(1, 256)]
 Dropout = Annotated[float, Between(0, 0.99)]
 Decay = Annotated[float, Between(0, 0.99999)]
 Ratio = Annotated[float, Between(0, 1000)]
-Engine = Literal["ctranslate2", "marian", "marian-npz", "m2m100", "argos"]  # of nmt-export --to
 PLATEAU, INVERSE_SQRT = ("plateau",), ("inverse_sqrt",)
 
 
@@ -151,8 +150,8 @@ class Training:
     callback: str | None = key(
         None, "package:function, called with each line of metrics.jsonl and the run's directory"
     )
-    target: Engine | None = key(
-        None, "what nmt-export will write: what it cannot hold is refused before the first update"
+    target: str | None = key(
+        None, "engine of nmt-export --to: what it cannot hold is refused before the first update"
     )
 
     def __post_init__(self) -> None:

@@ -17,13 +17,14 @@ from sentencepiece import SentencePieceProcessor
 
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import UserError
-from nmt.exchange import ctranslate2_write, families, model_card
+from nmt.exchange import ctranslate2_write, model_card
 from nmt.exchange.interface import CERTIFICATE, Export, invalid
 from nmt.exchange.proof import without_ids
+from nmt.exchange.requirements import sentencepiece_of
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
 from nmt.system import manifest
-from nmt.text.unigram import SPACE, Unigram, language_codes
+from nmt.text.unigram import SPACE, language_codes
 
 METADATA, MODEL = "metadata.json", "sentencepiece.model"
 MOST_UNPACKED = 20  # times the size of a package: weights can hardly be compressed
@@ -51,19 +52,17 @@ def unpack(package: Path, directory: Path) -> None:
 
 def prepare(trained: Trained) -> Export:
     """Prepare the export of a model; UserError if the client would treat its text otherwise."""
-    families.refuse_languages(trained)
     never = FORBIDDEN[trained.settings.decode.unknown]
     written = without_ids(trained, never, IMPOSSIBLE)
     naming, sites = ctranslate2_write.fit(written)
-    segmenter = _check_text(trained)
+    _check_text(trained)
     data = trained.settings.data
-    languages = {"source": data.source_language, "target": data.target_language}
+    codes = data.source_language, data.target_language
     return Export(
         written,
-        "Argos Translate and LibreTranslate",
         partial(ctranslate2_write.write_weights, written, naming, sites),
-        usage=lambda name: model_card.render("argos_card.jinja", file=name, **languages).strip(),
-        pack=partial(_pack, segmenter.model, (data.source_language, data.target_language)),
+        usage=lambda file: model_card.render("argos_card.jinja", file=file, codes=codes).strip(),
+        pack=partial(_pack, sentencepiece_of(trained.source), codes),
     )
 
 
@@ -94,8 +93,8 @@ def _pack(
     return stream.getvalue()
 
 
-def _check_text(trained: Trained) -> Unigram:
-    """The segmenter of the source; UserError if the client would cut or join text otherwise.
+def _check_text(trained: Trained) -> None:
+    """Raise UserError if the client would segment text or join pieces differently.
 
     White space and underscores may differ.
     """
@@ -107,27 +106,18 @@ def _check_text(trained: Trained) -> Unigram:
                 f"data.{key}={code}: Argos Translate finds packages by codes such as de and en; "
                 "train with such a one"
             )
-    why = (
-        "normalises punctuation and writes & and quotes as XML entities before it applies merges; "
-        "train with segmenter=unigram segmenter.shared_vocabulary=true"
-    )
-    source, target = (
-        families.plain_sentencepiece(side.segmenter, "Argos Translate", why)
-        for side in (trained.source, trained.target)
-    )
     if prefix := next(iter(language_codes(trained.source.vocabulary)), None):
         raise UserError(
             f"{prefix} in a line: cannot be exported to Argos Translate, which would cut it into "
             "pieces; a package has one target language"
         )
-    processor = SentencePieceProcessor(model_proto=source.model)
+    processor = SentencePieceProcessor(model_proto=sentencepiece_of(trained.source))
     for piece in trained.target.vocabulary.to_json():
         pieces = [f"{SPACE}a", piece, f"{SPACE}a"]
-        theirs = processor.decode_pieces(pieces).replace(SPACE, " ").split()
-        if " ".join(theirs) != target.decode(pieces):
+        words = processor.decode_pieces(pieces).replace(SPACE, " ").split()
+        if " ".join(words) != trained.target.segmenter.decode(pieces):
             raise UserError(
                 f"the piece {piece!r} of the target: cannot be exported to Argos Translate, which "
                 "joins pieces by the SentencePiece model of the source; train with "
                 "segmenter.shared_vocabulary=true"
             )
-    return source

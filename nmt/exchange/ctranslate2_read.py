@@ -24,11 +24,11 @@ from nmt.exchange.argos import METADATA
 from nmt.exchange.ctranslate2_file import CTranslate2Files
 from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS, Naming, SideNames, modules, prefixes
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
+from nmt.exchange.export_engines import Sinusoids
 from nmt.exchange.interface import CTRANSLATE2, Imported, invalid
 from nmt.exchange.marian_ids import ABSENT, MarianIds
 from nmt.exchange.marian_weights import NEVER
 from nmt.exchange.settings import UNNAMED, make_trained, sentencepiece, settings_of
-from nmt.exchange.settings import sinusoids as sinusoidal
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.modeldir import SETTINGS_BESIDE
 from nmt.system import manifest
@@ -134,7 +134,7 @@ def _encoding(files: CTranslate2Files) -> list[str]:
     names = [f"{side}/position_encodings/encodings" for side in STACKS]
     if not any(name in variables for name in names):
         # OpenNMT-tf: sinusoids that CTranslate2 computes itself, as tensor2tensor did, from 1 on
-        return sinusoidal("halves", "tensor2tensor", 1)
+        return Sinusoids("halves", "tensor2tensor", 1).overrides()
     table, other = (files.tensor(name).squeeze() for name in names)
     if not torch.equal(table, other):
         raise files.error(f"{names[0]} and {names[1]} differ, and should be one table")
@@ -144,7 +144,7 @@ def _encoding(files: CTranslate2Files) -> list[str]:
     for layout, denominator, start in product(get_args(Layout), get_args(Denominator), range(3)):
         usual = sinusoids(at + start, table.shape[1], layout, denominator)
         if ((usual - table).abs() <= SAME + ROUNDED * at[:, None]).all():
-            return sinusoidal(layout, denominator, start)
+            return Sinusoids(layout, denominator, start).overrides()
     raise files.error(f"{names[0]} holds other positions than sinusoids")
 
 

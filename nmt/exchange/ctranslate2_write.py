@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
-from nmt.exchange import ctranslate2_engine, families, model_card, site_positions
+from nmt.exchange import ctranslate2_engine, model_card, site_positions
 from nmt.exchange.ctranslate2_names import (
     ACTIVATIONS,
     LONGEST,
@@ -54,12 +54,12 @@ def prepare(trained: Trained) -> Export:
 
     most = naming.target.longest and naming.target.longest - 1
     code = partial(model_card.program, trained, most=most)
-    return Export(trained, "CTranslate2", write, code, on_hub="ctranslate2")
+    return Export(trained, write, code)
 
 
 def fit(trained: Trained) -> tuple[Naming, Mapping[str, SitePositions]]:
     """Names and positions of an export; UserError for what CTranslate2 cannot express."""
-    sites = positions(trained.settings, trained.model)
+    sites = read_positions(trained.settings, trained.model)
     vocabularies = trained.source.vocabulary, trained.target.vocabulary
     tables = sites["encoder"].limit, sites["decoder"].limit
     languages = prefixes(trained.settings.decode, *vocabularies)
@@ -83,9 +83,8 @@ def write_weights(
     return CTranslate2Scorer(directory, naming, trained.settings.decode, computed_in)
 
 
-def positions(settings: Settings, model: Transformer) -> dict[str, SitePositions]:
+def read_positions(settings: Settings, model: Transformer) -> dict[str, SitePositions]:
     """The positions of encoder and decoder; UserError if CTranslate2 cannot express them."""
-    families.refuse(settings, model, "CTranslate2")
     shape = settings.model
     width = shape.dim // shape.heads
     stacks = {

@@ -20,6 +20,7 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.exchange.ctranslate2_engine import BY_NMT, CTranslate2Engine, ExportedModel
 from nmt.exchange.ctranslate2_names import LONGEST, Naming
+from nmt.exchange.export_engines import find_engine
 from nmt.exchange.interface import CTRANSLATE2
 from nmt.system import atomic
 from nmt.system.resources import DeviceName
@@ -160,11 +161,13 @@ def advise_ctranslate2(loaded: LoadedModels, decode: Decode) -> None:
     """Log that CTranslate2 could have searched, if nmt did on a CPU."""
     if len(loaded.models) != 1 or loaded.device != "cpu" or CTRANSLATE2.is_missing():
         return
-    from nmt.exchange import ctranslate2_write
+    from nmt.exchange import ctranslate2_write, requirements
 
     try:
         _refuse_search(decode, DeviceName("cpu"))
-        _refuse_lengths(ctranslate2_write.fit(loaded.models[0])[0], decode)
+        trained = loaded.models[0]
+        requirements.check_model(trained.settings, trained.model, find_engine("ctranslate2"))
+        _refuse_lengths(ctranslate2_write.fit(trained)[0], decode)
     except UserError:
         return
     log.info("next time, --engine auto lets CTranslate2 search, mostly in less time")

@@ -95,10 +95,8 @@ class Export(NamedTuple):
     """A model that an engine supports, and the functions that write it."""
 
     trained: "Trained"  # as the engine is to compute it
-    title: str  # of the engine, for people
     write: Callable[[Path, str], EngineScorer]  # makes a directory in a precision, and opens it
     code: Callable[[str], str] | None = None  # Python that translates with the directory at a path
     usage: Callable[[str], str] | None = None  # Markdown for the card, if there is no such Python
-    on_hub: str | None = None  # the engine's name as a library of the Hugging Face hub
     # makes one file of the directory, with the names of the languages
     pack: Callable[[Path, tuple[str, str] | None], bytes] | None = None

@@ -16,9 +16,11 @@ from typing import Any
 from nmt.errors import UserError
 from nmt.exchange.interface import invalid
 from nmt.exchange.marian_ids import MarianIds
+from nmt.exchange.requirements import sentencepiece_of
 from nmt.exchange.settings import sentencepiece
 from nmt.exchange.transformers_engine import M2M100, NLLB, PIECES, TOKENIZER, TOKENIZER_CONFIG
 from nmt.system import manifest
+from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import SPACE, Unigram
 from nmt.text.vocab import Vocabulary
@@ -82,21 +84,19 @@ def number(vocabulary: Vocabulary) -> MarianIds:
     return MarianIds(vocabulary, [PAD, EOS, EOS, UNK, 0, *others])
 
 
-def to_files(
-    segmenter: Unigram, vocabulary: Vocabulary, languages: Sequence[str]
-) -> dict[str, bytes]:
+def to_files(side: Side, languages: Sequence[str]) -> dict[str, bytes]:
     """The files of a tokenizer, by name; UserError for a vocabulary without its languages.
 
     tokenizer.json of NLLB is left out: transformers makes it.
     """
     from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
-    first, *others = vocabulary.to_json()
+    first, *others = side.vocabulary.to_json()
     pieces = [first, *FIRST[1:], *others]
     known = [piece for piece in pieces if not piece.startswith(MADE_UP)]
     source, target = (language.strip("_") for language in languages)
     config: dict[str, Any] = {"src_lang": source, "tgt_lang": target}
-    files = {SPM: segmenter.model}
+    files = {SPM: sentencepiece_of(side)}
     for name, codes in FAIRSEQ_LANGUAGE_CODES.items():
         bracketed = [f"__{code}__" for code in codes]
         if known[-len(bracketed) :] == bracketed:
@@ -110,7 +110,7 @@ def to_files(
         what = "it has not the languages of M2M100 or NLLB; export --to ctranslate2"
         raise UserError(f"the vocabulary cannot be exported to M2M100: {what}")
     config |= {"tokenizer_class": NLLB[1], "additional_special_tokens": codes}
-    of_text = {*segmenter.pieces} - {*codes}
+    of_text = {*side.segmenter.pieces} - {*codes}
     config["added_tokens_decoder"] = {
         str(number): {"content": piece, "special": True, "lstrip": piece == "<mask>"}
         for number, piece in enumerate(known)

@@ -14,14 +14,15 @@ import numpy as np
 
 from nmt.config.settings import Decode
 from nmt.errors import UserError
-from nmt.exchange import families, marian_ids, marian_npz, marian_weights, model_card
+from nmt.exchange import marian_ids, marian_npz, marian_weights, model_card
 from nmt.exchange.ctranslate2_names import Naming, SideNames
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
-from nmt.exchange.families import MARIAN_NPZ
+from nmt.exchange.export_engines import MARIAN_NPZ
 from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Export, Imported, invalid
 from nmt.exchange.marian_ids import EOS_PIECE, UNK_PIECE, MarianIds
 from nmt.exchange.marian_weights import MARIAN
-from nmt.exchange.settings import UNNAMED, make_trained, sentencepiece, settings_of, sinusoids
+from nmt.exchange.requirements import component_order, sentencepiece_of
+from nmt.exchange.settings import UNNAMED, make_trained, sentencepiece, settings_of
 from nmt.modeldir import Trained
 from nmt.system import manifest
 from nmt.text.side import Side
@@ -55,7 +56,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         names = f"{files[0].name} and {files[-1].name} number pieces otherwise"
         advice = "name the vocabulary of both sides in decoder.yml under vocabs"
         raise invalid(npz, f"one embedding, but {names}; {advice}")
-    encoding, search = sinusoids(*MARIAN_NPZ.sinusoids), marian_npz.search_of(decoder, values)
+    encoding, search = MARIAN_NPZ.sinusoids.overrides(), marian_npz.search_of(decoder, values)
     settings = settings_of(encoding, search, shape, trained_length, shared)
     ours = marian_weights.to_ours(npz, tensors, settings.model, ids, MARIAN)
     sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, ids, strict=True)]
@@ -97,12 +98,10 @@ def _find_files(directory: Path, named: Any, most: int, *patterns: str) -> list[
 
 def prepare(trained: Trained) -> Export:
     """Prepare the export of a model; UserError for one that Marian does not support."""
-    families.refuse_languages(trained)
-    segmenters = families.check(trained, MARIAN_NPZ)
     if trained.settings.model.activation == "gelu":
         raise UserError(f"model.activation=gelu: {marian_npz.GELU}; train with relu or swish")
     ids = [marian_ids.without_padding(s.vocabulary) for s in (trained.source, trained.target)]
-    vocabularies = _vocabulary_files(segmenters, ids)
+    vocabularies = _vocabulary_files(trained, ids)
 
     def write(directory: Path, precision: str) -> EngineScorer:
         directory.mkdir()
@@ -110,7 +109,7 @@ def prepare(trained: Trained) -> Export:
         decoder = {"models": [NAME], "vocabs": [names[0], names[-1]], "relative-paths": True}
         decoder |= marian_npz.to_search(trained.settings.decode)
         options = marian_npz.to_options(trained.settings.model, [side.size for side in ids])
-        order = families.component_order(trained.model, MARIAN_NPZ)
+        order = component_order(trained.model)
         tensors = marian_weights.to_theirs(trained, order, ids, MARIAN)
         files = {DECODER: marian_npz.dump(decoder), NAME: marian_npz.write(tensors, options)}
         for name, data in {**vocabularies, **files}.items():
@@ -123,12 +122,12 @@ def prepare(trained: Trained) -> Export:
         spm = "source.spm" not in vocabularies
         return model_card.render("marian_npz_card.jinja", name=name, codes=codes, spm=spm).strip()
 
-    return Export(trained, MARIAN_NPZ.title, write, usage=usage)
+    return Export(trained, write, usage=usage)
 
 
-def _vocabulary_files(segmenters: Sequence[Unigram], ids: Sequence[MarianIds]) -> dict[str, bytes]:
+def _vocabulary_files(trained: Trained, ids: Sequence[MarianIds]) -> dict[str, bytes]:
     """SentencePiece models if their ids are those of the model, otherwise lists of pieces."""
-    contents = models = [segmenter.model for segmenter in segmenters]
+    contents = models = [sentencepiece_of(side) for side in (trained.source, trained.target)]
     files, kind = dict[str, bytes](), "spm"
     if [marian_ids.of_sentencepiece(model) for model in models] != [s.to_json() for s in ids]:
         contents, kind = [marian_ids.dump_lines(side.to_json()) for side in ids], "yml"

@@ -3,11 +3,10 @@
 Its front matter follows https://huggingface.co/docs/hub/model-cards. Its Python, card_code.jinja,
 translates where nmt is not installed. Like `nmt-translate`, it normalises a line
 (nmt.text.tokenizer, but for lone surrogates, which no file holds), segments it, searches, and joins
-the pieces (curly quotes as Moses joins them). `count_equal` runs this code on the samples.
+the pieces (curly quotes as Moses joins them).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from omegaconf import OmegaConf
 
 from nmt import __version__
-from nmt.decode.split import is_sentencex_installed
 from nmt.exchange import proof
 from nmt.exchange.ctranslate2_names import is_ranked_anew, prefixes
+from nmt.exchange.export_engines import ExportEngine
 from nmt.exchange.interface import Export
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
-from nmt.system.progress import track
 from nmt.text.bpe import Bpe
 from nmt.text.languages import languages_of, short_code
 from nmt.text.tokenizer import CONTROL, INVISIBLE
@@ -29,7 +27,12 @@ from nmt.text.unigram import CODE, MarianSegmenter, Unigram, language_codes
 
 
 def card(
-    form: Export, certificate: Mapping[str, Any], path: str, title: str, license: str | None = None
+    form: Export,
+    engine: ExportEngine,
+    certificate: Mapping[str, Any],
+    path: str,
+    title: str,
+    license: str | None = None,
 ) -> bytes:
     """The text of README.md for a model that was written to a path."""
     trained = form.trained
@@ -37,7 +40,7 @@ def card(
     front: dict[str, Any] = {
         "language": languages,
         "license": license,
-        "library_name": form.on_hub,
+        "library_name": engine.on_hub,
         "pipeline_tag": "translation",
         "tags": ["translation", *trained.settings.encoding],
     }
@@ -55,6 +58,7 @@ def card(
         decode=trained.settings.decode,
         version=__version__,
         form=form,
+        engine=engine,
         title=title,
         path=path,
         before=before,
@@ -92,46 +96,6 @@ def _languages(trained: Trained) -> list[str]:
 EXAMPLE = "a line"  # as good as any where the language is unknown
 CODES, PIECES = "bpe.codes", "bpe.vocabulary"  # of the source, in the formats of subword-nmt
 NO_MERGE = "\u2581 \u2581"  # of what no normalised text has: subword-nmt reads no empty list
-
-
-def count_equal(
-    trained: Trained, code: str, lines: Sequence[str], precision: str = "float32"
-) -> dict[str, Any]:
-    """Count the lines that the Python on the card translates as `nmt-translate` does.
-
-    `finished`: translations of nmt-translate that end before the length limit. `reasons`: why
-    others may differ, by the model's settings and the precision of the engine.
-    """
-    names: dict[str, Any] = {}
-    exec(code, names)  # ours; what comes from a model stands in it as a literal
-    decode = trained.settings.decode
-    if not is_sentencex_installed():
-        decode = replace(decode, split="lines")
-    ours = proof.translate_best(trained, lines, decode, "as nmt-translate does")
-    translated = map(names["translate"], lines)
-    theirs = [*track(translated, "by the code on the card", [1] * len(lines))]
-    finished = sum(translation.finished for translation in ours)
-    limits = (decode.max_source, trained.model.limits(training=False).source)
-    longest = max(len(trained.source.ids(line)) for line in lines)
-    divides_lines = decode.split != "lines" or any(n is not None and longest > n for n in limits)
-    in_transformers = "ctranslate2" not in names
-    reasons = {
-        "takes pieces that are never chosen out before it computes probabilities": True,
-        "chooses otherwise among translations that do not end": finished < len(lines),
-        "divides scores by another function of the length": in_transformers
-        and is_ranked_anew(decode),
-        "computes in another precision": precision != "float32",
-        "leaves pieces of languages out of the text": in_transformers
-        and decode.target_language is not None,
-        "gets lines whole that nmt-translate divides, cuts or refuses": divides_lines,
-        "translates strings that nmt-translate protects": bool(trained.source.protection.patterns),
-    }
-    return {
-        "compared": len(lines),
-        "equal": sum(one.text == other for one, other in zip(ours, theirs, strict=True)),
-        "finished": finished,
-        "reasons": [reason for reason, applies in reasons.items() if applies],
-    }
 
 
 def program(trained: Trained, directory: str, most: int | None, classes: Sequence[str] = ()) -> str:

@@ -30,13 +30,6 @@ log = logging.getLogger(__name__)
 UNNAMED = "und"  # ISO 639-2: undetermined
 
 
-def sinusoids(layout: str, denominator: str, start: int = 0) -> list[str]:
-    """The overrides that choose sinusoids on the embeddings."""
-    key = "encoding.absolute"
-    words = ["encoding=absolute", f"{key}.layout={layout}", f"{key}.denominator={denominator}"]
-    return [*words, f"{key}.at.index.start={start}"] if start else words
-
-
 def settings_of(
     encoding: Sequence[str],
     decode: Mapping[str, Any],

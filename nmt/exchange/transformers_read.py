@@ -17,7 +17,8 @@ from torch import Tensor
 from nmt.config.settings import Model
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import UserError
-from nmt.exchange import families, m2m100_tokens, marian_ids, marian_weights, transformers_engine
+from nmt.exchange import m2m100_tokens, marian_ids, marian_weights, transformers_engine
+from nmt.exchange.export_engines import M2M100, MARIAN
 from nmt.exchange.interface import TRANSFORMERS, Imported, invalid
 from nmt.exchange.m2m100_tokens import MADE_UP, SPM
 from nmt.exchange.marian_ids import ABSENT, MarianIds
@@ -29,7 +30,6 @@ from nmt.exchange.settings import (
     make_trained,
     sentencepiece,
     settings_of,
-    sinusoids,
     warn_of_others,
 )
 from nmt.exchange.transformers_engine import (
@@ -124,11 +124,11 @@ def _imported(
     model = transformers_engine.open_model(directory)
     config, generation = model.config.to_dict(), model.generation_config.to_dict()
     is_marian = config["model_type"] == "marian"
-    family = families.MARIAN if is_marian else families.M2M100
+    architecture = MARIAN if is_marian else M2M100
     share = {} if is_marian else {"share_encoder_decoder_embeddings": True}
     shape = to_shape(directory / CONFIG, config | share)
-    shape["norm"] = family.required["norm"]
-    first = family.sinusoids[2]
+    shape["norm"] = architecture.model["norm"]
+    first = architecture.sinusoids.start
     if not is_marian and config["pad_token_id"] != first - 1:
         raise invalid(directory / CONFIG, f"pad_token_id: must be {first - 1}")
     path, tensors = directory / GENERATION, _weights(directory, model)
@@ -143,7 +143,7 @@ def _imported(
         generation["forced_bos_token_id"] = None  # is taken over
     if generation["max_length"] == config["max_position_embeddings"]:
         generation["max_length"] = None  # no limit but the table's
-    encoding, search = sinusoids(*family.sinusoids), read_search(path, generation, ids[1])
+    encoding, search = architecture.sinusoids.overrides(), read_search(path, generation, ids[1])
     shared = ids[0] is ids[1]
     with in_file(path):
         settings = settings_of(encoding, {**search, **decode}, shape, longest, shared, languages)

@@ -11,12 +11,12 @@ from safetensors import SafetensorError
 from nmt.config.settings import Decode, Model
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import Exit, UserError
-from nmt.exchange import families, m2m100_tokens, marian_ids, marian_weights, model_card
+from nmt.exchange import m2m100_tokens, marian_ids, marian_weights, model_card
 from nmt.exchange import transformers_engine as files
-from nmt.exchange.families import Family
 from nmt.exchange.interface import EngineScorer, Export
 from nmt.exchange.marian_ids import MarianIds
 from nmt.exchange.marian_weights import BIAS, HUGGING_FACE, OUTPUT
+from nmt.exchange.requirements import component_order, sentencepiece_of
 from nmt.exchange.settings import UNNAMED, warn_of_length_penalty
 from nmt.exchange.transformers_engine import (
     M2M100,
@@ -29,7 +29,6 @@ from nmt.exchange.transformers_engine import (
 from nmt.exchange.transformers_read import SHAPE
 from nmt.modeldir import Trained
 from nmt.system import manifest
-from nmt.text.unigram import Unigram
 from nmt.text.vocab import BOS, EOS
 
 POSITIONS = 1024  # of the table, as in the largest models; an imported model keeps its number
@@ -38,28 +37,21 @@ TRAINED = "train with trainer.freeze=[embeddings,output.bias]"
 
 def prepare_marian(trained: Trained) -> Export:
     """Prepare the export of a Marian model; UserError for a model of another form."""
-    families.refuse_languages(trained)
-    segmenters = families.check(trained, families.MARIAN)
     ids = marian_ids.with_padding(trained.source.vocabulary, trained.target.vocabulary)
     positions = _count_positions(trained)
 
     def write(directory: Path, precision: str) -> EngineScorer:
-        _write_files(directory, _tokenizer_of_marian(trained, segmenters, ids, positions))
-        _write_weights(directory, trained, families.MARIAN, ids, positions)
+        _write_files(directory, _tokenizer_of_marian(trained, ids, positions))
+        _write_weights(directory, trained, MARIAN[0], ids, positions)
         return TransformersScorer(directory, trained)
 
     return Export(
-        trained,
-        families.MARIAN.title,
-        write,
-        lambda path: model_card.program(trained, path, positions - 2, MARIAN),
-        on_hub="transformers",
+        trained, write, lambda path: model_card.program(trained, path, positions - 2, MARIAN)
     )
 
 
 def prepare_m2m100(trained: Trained) -> Export:
     """Prepare the export of an M2M100 or NLLB model; UserError for a model of another form."""
-    segmenter, _ = families.check(trained, families.M2M100)
     output, decode = trained.model.output, trained.settings.decode
     names = decode.source_language, decode.target_language
     bias = output.bias.clone()
@@ -75,12 +67,12 @@ def prepare_m2m100(trained: Trained) -> Export:
                 f"{what}: cannot be exported to M2M100 ({why}); export --to ctranslate2"
             )
     languages = [str(name) for name in names]
-    tokenizer = m2m100_tokens.to_files(segmenter, trained.source.vocabulary, languages)
+    tokenizer = m2m100_tokens.to_files(trained.source, languages)
     ids = [m2m100_tokens.number(s.vocabulary) for s in (trained.source, trained.target)]
 
     def write(directory: Path, precision: str) -> EngineScorer:
         _write_files(directory, tokenizer)
-        _write_weights(directory, trained, families.M2M100, ids, _count_positions(trained))
+        _write_weights(directory, trained, M2M100[0], ids, _count_positions(trained))
         if PIECES not in tokenizer:  # NLLB: transformers makes tokenizer.json of the others
             backend = files.open_tokenizer(directory).backend_tokenizer
             backend.save(str(directory / TOKENIZER))
@@ -88,7 +80,7 @@ def prepare_m2m100(trained: Trained) -> Export:
 
     classes = M2M100 if PIECES in tokenizer else NLLB
     code = partial(model_card.program, trained, most=None, classes=classes)
-    return Export(trained, families.M2M100.title, write, code, on_hub="transformers")
+    return Export(trained, write, code)
 
 
 def _count_positions(trained: Trained) -> int:
@@ -103,7 +95,7 @@ def _write_files(directory: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _tokenizer_of_marian(
-    trained: Trained, segmenters: Sequence[Unigram], ids: Sequence[MarianIds], positions: int
+    trained: Trained, ids: Sequence[MarianIds], positions: int
 ) -> dict[str, bytes]:
     data, (source, target) = trained.settings.data, ids
     languages = {"source_lang": data.source_language, "target_lang": data.target_language}
@@ -118,27 +110,28 @@ def _tokenizer_of_marian(
         files.TOKENIZER_CONFIG: manifest.dump(config),
         PIECES: manifest.dump(source.to_json()),
         **({"target_vocab.json": manifest.dump(target.to_json())} if separate else {}),
-        "source.spm": segmenters[0].model,
-        "target.spm": segmenters[1].model,
+        "source.spm": sentencepiece_of(trained.source),
+        "target.spm": sentencepiece_of(trained.target),
     }
 
 
 def _write_weights(
-    directory: Path, trained: Trained, family: Family, ids: Sequence[MarianIds], positions: int
+    directory: Path, trained: Trained, kind: str, ids: Sequence[MarianIds], positions: int
 ) -> None:
     """Let transformers write weights, config.json and generation_config.json."""
     source, target = ids
     config = to_config(trained.settings.model, source, target, positions)
     search = to_generation(trained.settings.decode, target, positions)
-    order = families.component_order(trained.model, family)
+    order = component_order(trained.model)
     tensors = marian_weights.to_theirs(trained, order, ids, HUGGING_FACE)
     bias = tensors.pop(BIAS)[None]
     tensors = {n if n == OUTPUT else f"model.{n}": t for n, t in tensors.items()}
-    tensors |= {BIAS: bias} if family is families.MARIAN else {}
+    tensors |= {BIAS: bias} if kind == MARIAN[0] else {}
     with files.in_transformers(directory) as transformers:
-        kind = getattr(transformers, MARIAN[0] if family is families.MARIAN else M2M100[0])
-        keys = {key: v for key, v in config.items() if hasattr(kind.config_class, key)}
-        model = kind.from_pretrained(None, config=kind.config_class(**keys), state_dict=tensors)
+        model_class = getattr(transformers, kind)
+        config_class = model_class.config_class
+        keys = {key: v for key, v in config.items() if hasattr(config_class, key)}
+        model = model_class.from_pretrained(None, config=config_class(**keys), state_dict=tensors)
         model.generation_config = transformers.GenerationConfig(**search)
     try:
         model.save_pretrained(directory)

@@ -14,7 +14,6 @@ import torch
 import nmt
 from nmt.build import set_languages
 from nmt.config.settings import with_decode
-from nmt.decode import split
 from nmt.decode.translator import Translator
 from nmt.exchange import ctranslate2_engine, ctranslate2_write, model_card, samples
 from nmt.exchange.exporting import export
@@ -56,6 +55,14 @@ def without_nmt(code: str, lines: list[str], patch: pytest.MonkeyPatch) -> list[
             context.setitem(sys.modules, module, None)
         exec(code, names)
         return [names["translate"](line) for line in lines]
+
+
+def translate_by_card(directory: Path, lines: list[str], patch: pytest.MonkeyPatch) -> list[str]:
+    """The translations by the code on the card of a directory."""
+    code = block((directory / "README.md").read_text(encoding="utf-8"))
+    with patch.context() as context:
+        context.chdir(directory.parent)
+        return without_nmt(code, lines, patch)
 
 
 def of_bpe(*words: str, tokenizer: Any = "moses") -> Trained:
@@ -141,23 +148,25 @@ def test_the_lines_translate_as_nmt_does(
         *(f">>{code}<< {LINES[0]}" for code in ("fr", "nl", "xx")),
     ]
     code = model_card.program(trained, str(tmp_path / "made"), None)
-    assert model_card.count_equal(trained, code, lines)["equal"] == len(lines)
-    ours = nmt.translate(trained, lines)
-    assert len(set(ours)) > 4
-    if name == "bpe":
-        assert without_nmt(code, lines[:-4], monkeypatch) == ours[:-4]
+    expected = nmt.translate(trained, lines)
+    assert len(set(expected)) > 4
+    assert without_nmt(code, lines, monkeypatch) == expected
     first, *_ = code.split("\n")
     needed = {*re.findall(r"^(?:from|import) (\w+)", code, re.M)} - sys.stdlib_module_names
     assert {*first.replace("-", "_").split()} == {"#", "pip", "install", *needed}
 
 
-def test_the_card_of_a_model_that_is_told_its_language_says_so(tmp_path: Path) -> None:
+def test_the_card_of_a_model_that_is_told_its_language_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trained = of_languages()
     settings = with_decode(trained.settings, {"source_language": "fr", "split": "sentences"})
     sides = trained.source.vocabulary, trained.target.vocabulary
     set_languages(trained.model, settings.decode, *sides)
-    found = export(trained._replace(settings=settings), tmp_path / "made", LINES)
-    assert found["as_nmt_translate"]["equal"] == found["as_nmt_translate"]["compared"]
+    trained = trained._replace(settings=settings)
+    export(trained, tmp_path / "made", LINES)
+    expected = nmt.translate(trained, LINES, split="lines")
+    assert translate_by_card(tmp_path / "made", LINES, monkeypatch) == expected
     text = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
     assert "This code puts `>>fr<<` before each line, the language of its translation." in text
     assert 'print(translate("a line"))' in text and "The first word" not in text
@@ -166,11 +175,10 @@ def test_the_card_of_a_model_that_is_told_its_language_says_so(tmp_path: Path) -
     assert reader.splitter.language == "de"
 
 
-def test_lines_that_search_are_not_compared_with_what_samples(tmp_path: Path) -> None:
+def test_code_that_searches_says_that_nmt_translate_samples(tmp_path: Path) -> None:
     trained = of_unigram("encoding=relative", *SHORT, "decode.method=sample")
-    found = export(trained, tmp_path / "made", LINES)
+    export(trained, tmp_path / "made", LINES)
     text = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
-    assert "as_nmt_translate" not in found and "as nmt-translate does" not in text
     assert "this code searches" in text
     decode = ctranslate2_engine.load(tmp_path / "made").settings.decode
     assert decode == decode.by_beam(), "nmt-translate refuses to sample with CTranslate2"
@@ -209,25 +217,12 @@ def test_those_for_transformers_normalise_and_end_as_nmt_does(
     shape = ("model.tie=target", "model.share_layers=true", "model.activation=gelu")
     trained = of_unigram("encoding=absolute", *shape, *SHORT, "decode.length_penalty=power")
     lines = [*LINES, ODD[2], "Ein </s> <pad> <unk> Hund."]
-    found = export(trained, tmp_path / "made", lines, to="marian")["as_nmt_translate"]
-    assert found["equal"] == found["compared"] > len(LINES)
-    code = block((tmp_path / "made" / "README.md").read_text(encoding="utf-8"))
-    assert 'directory = "made"' in code
-    monkeypatch.chdir(tmp_path)
+    export(trained, tmp_path / "made", lines, to="marian")
     logging = theirs("transformers").logging
     logging.set_verbosity_warning()
     logging.add_handler(caplog.handler)
     caplog.clear()
-    exec(code, {})
+    texts = translate_by_card(tmp_path / "made", lines, monkeypatch)
     logging.remove_handler(caplog.handler)
     assert not caplog.text
-
-
-def test_a_model_that_splits_lines_is_exported_without_what_splits_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whole lines are counted then; the export has its settings all the same."""
-    monkeypatch.setattr(split, "find_spec", lambda name: None)
-    found = export(of_bpe("decode.split=sentences"), tmp_path / "made", LINES)
-    assert found["as_nmt_translate"]["equal"] > 0
-    assert ctranslate2_engine.load(tmp_path / "made").settings.decode.split == "sentences"
+    assert texts == nmt.translate(trained, lines)

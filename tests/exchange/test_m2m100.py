@@ -18,13 +18,14 @@ from nmt.cli.train import main as train
 from nmt.config.settings import with_decode
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
-from nmt.exchange import exporting, families, importing, proof, transformers_read
+from nmt.exchange import exporting, importing, proof, transformers_read
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine, load
-from nmt.exchange.settings import sinusoids
+from nmt.exchange.export_engines import M2M100
 from nmt.system.resources import DeviceName
 from nmt.toy import pairs
 from tests.encodings.agreement import theirs
 from tests.exchange.m2m100_models import KINDS, make, write
+from tests.exchange.test_card_code import translate_by_card
 from tests.exchange.test_marian_export import made
 
 pytestmark = pytest.mark.slow
@@ -125,7 +126,9 @@ def test_outputs_are_those_of_ctranslate2_also_at_a_limit(models: Path, tmp_path
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_weights_go_back_to_the_byte(kind: str, models: Path, tmp_path: Path) -> None:
+def test_weights_go_back_to_the_byte(
+    kind: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = transformers_read.m2m100(models / kind).trained
     modeldir.save(original, tmp_path / "model")
     back = tmp_path / "back"
@@ -134,8 +137,9 @@ def test_weights_go_back_to_the_byte(kind: str, models: Path, tmp_path: Path) ->
         assert (back / name).read_bytes() == (models / kind / name).read_bytes(), name
     one, other = (json.loads((p / FILES[kind]).read_bytes()) for p in (models / kind, back))
     assert one == other or kind == "nllb"  # whose tokenizer.json has another form
-    counts = json.loads((back / "certificate.json").read_bytes())["as_nmt_translate"]
-    assert counts["equal"] >= counts["compared"] - 1  # transformers never writes a language
+    expected = Translator.of(original, original.settings.decode).texts(LINES)
+    pairs = zip(translate_by_card(back, LINES, monkeypatch), expected, strict=True)
+    assert sum(a == b for a, b in pairs) >= len(LINES) - 1  # transformers writes no language
     again = transformers_read.m2m100(back).trained
     assert again.source.to_json() == original.source.to_json()
 
@@ -155,7 +159,7 @@ def test_what_training_would_change_is_refused_before_it(models: Path) -> None:
 
 
 def test_models_of_another_form_are_refused(tmp_path: Path) -> None:
-    usual = sinusoids(*families.M2M100.sinusoids)
+    usual = M2M100.sinusoids.overrides()
     for words, message in (
         (["encoding=relative", "model.tie=all"], "encoding.relative: cannot be .*start=2"),
         ([*usual, "model.tie=none"], "model.tie=none: cannot be exported to .*M2M100"),
@@ -285,7 +289,9 @@ def test_what_transformers_4_stored_besides_is_read(copied: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_lengthened_one_goes_on_to_ctranslate2(models: Path, tmp_path: Path) -> None:
+def test_a_lengthened_one_goes_on_to_ctranslate2(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parent, child = tmp_path / "parent", tmp_path / "child"
     command = [str(models / "nllb"), str(parent), "--trained-length", "30"]
     assert import_model.main(command) == 0
@@ -300,7 +306,8 @@ def test_a_lengthened_one_goes_on_to_ctranslate2(models: Path, tmp_path: Path) -
     decode = trained.settings.decode
     assert (decode.source_language, decode.target_language) == ("deu_Latn", "eng_Latn")
     assert trained.model.target_language is not None and "relative" in trained.settings.encoding
-    found = exporting.export(trained, tmp_path / "ct2", LINES)
-    assert found["as_nmt_translate"]["equal"] == found["as_nmt_translate"]["compared"]
+    exporting.export(trained, tmp_path / "ct2", LINES)
+    expected = Translator.of(trained, decode).texts(LINES)
+    assert translate_by_card(tmp_path / "ct2", LINES, monkeypatch) == expected
     with pytest.raises(UserError, match=r"encoding.relative: cannot be exported to .*M2M100"):
         exporting.export(trained, tmp_path / "x", LINES, "m2m100")

@@ -111,15 +111,15 @@ def test_models_of_our_own_go_too(tie: str, tmp_path: Path) -> None:
         (lambda: made("encoding=relative"), "encoding.relative: cannot be .* adds sinusoids to"),
         (
             lambda: made("encoding=absolute", "encoding.absolute.where=encoder"),
-            "of the decoder and knows no other",
+            "of the decoder and has no other",
         ),
         (
             lambda: made("encoding=absolute", tokenizer="moses"),
-            "segmenter.tokenizer=moses: cannot be exported to Marian",
+            "segmenter.tokenizer=moses: cannot be exported to .*Marian",
         ),
         (
             lambda: with_symbols(made("encoding=absolute")),
-            "data.user_symbols, tags, data.protected: cannot be exported to Mar.*--to ctranslate2",
+            "data.user_symbols, tags, data.protected: cannot be exported .*--to ctranslate2",
         ),
         (
             lambda: of_bpe("encoding=absolute", "model.norm=post"),

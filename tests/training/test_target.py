@@ -19,10 +19,11 @@ MARIAN = ["encoding=absolute", "encoding.absolute.layout=halves", "model.norm=po
     ("target", "words", "told"),
     [
         ("ctranslate2", ["encoding=lstm"], "encoding.lstm: cannot be exported"),
-        ("argos", [], "segmenter.kind=bpe: argos knows SentencePiece alone"),
-        ("marian", ["encoding=rotary"], "segmenter=unigram model.norm=post"),
-        ("marian", ["encoding=rotary", "model.norm=post"], "the nearest is encoding=absolute"),
-        ("marian", MARIAN, "segmenter.kind=bpe: marian knows SentencePiece alone"),
+        ("args", [], "no engine of nmt-export; choose among ctranslate2, marian"),
+        ("argos", [], "segmenter.kind=bpe: cannot be exported to Argos"),
+        ("marian", ["encoding=rotary"], "model.norm=post segmenter=unigram"),
+        ("marian", ["encoding=rotary", "model.norm=post"], "train with encoding=absolute"),
+        ("marian", MARIAN, "segmenter.kind=bpe: cannot be exported to"),
     ],
 )
 def test_what_an_engine_cannot_hold_is_refused_before_text_is_prepared(
