@@ -20,7 +20,7 @@ class ModelKind(NamedTuple):
 
 READABLE = (
     "nmt-import reads models of Marian (OPUS-MT), as .npz or of Hugging Face, M2M100 and NLLB of "
-    "Hugging Face, OpenNMT-py, CTranslate2 and Argos Translate"
+    "Hugging Face, CTranslate2 and Argos Translate"
 )
 COMPARE = (
     f"{READABLE}; to compare this one, translate with its own toolkit, and give nmt-evaluate the "
@@ -48,7 +48,11 @@ KINDS = (
         ("*intgemm*.bin",),
     ),
     ModelKind("a package of Argos Translate", IMPORT_FILE, ("*.argosmodel",)),
-    ModelKind("a model of OpenNMT-py", IMPORT_FILE, ("*_step_*.pt",)),
+    ModelKind(
+        "a model of OpenNMT-py",
+        CONVERT.format("ct2-opennmt-py-converter --unsafe_deserialization"),
+        ("*_step_*.pt",),
+    ),
     ModelKind(
         "a model of OpenNMT-tf", CONVERT.format("ct2-opennmt-tf-converter"), ("*ckpt-*.index",)
     ),

@@ -38,8 +38,8 @@ DIRECTORIES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "fairseq": (holding("model.pt", "dict.de.txt"), "a model of fairseq", "fairseq-converter"),
     "OpenNMT-py": (
         holding("model_step_100.pt"),
-        "holds a model of OpenNMT-py",
-        "name the file itself",
+        "a model of OpenNMT-py",
+        "ct2-opennmt-py-converter",
     ),
     "OpenNMT-tf": (holding("ckpt-100.index"), "a model of OpenNMT-tf", "ct2-opennmt-tf-converter"),
     "Sockeye": (holding("params.best", "version"), OTHER, COMPARE),

@@ -32,7 +32,6 @@ Hugging Face hub, first run hf download OWNER/NAME --local-dir NAME:
   OpenNMT-tf, Eole, fairseq and Marian write it, and its segmenters: source.spm and target.spm of
   SentencePiece, or source.json and target.json of nmt-export; what nmt-export wrote keeps its
   languages, search settings and trained length;
-- a checkpoint of OpenNMT-py (a file: MODEL_step_N.pt) with source.spm and target.spm beside it;
 - a package of Argos Translate (a file: .argosmodel).
 
 By transformers, or ctranslate2 if installed (extra ct2), the new model is compared with the

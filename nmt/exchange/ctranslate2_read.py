@@ -19,16 +19,15 @@ from nmt import modeldir
 from nmt.config.data import LEARNED
 from nmt.config.settings import Model, Settings
 from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
-from nmt.exchange import ctranslate2_file, marian_ids
+from nmt.exchange import ctranslate2_file
 from nmt.exchange.argos import METADATA
 from nmt.exchange.ctranslate2_file import CTranslate2Files
 from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS, Naming, SideNames, modules, prefixes
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.export_engines import Sinusoids
 from nmt.exchange.interface import CTRANSLATE2, Imported, invalid
-from nmt.exchange.marian_ids import ABSENT, MarianIds
-from nmt.exchange.marian_weights import NEVER
-from nmt.exchange.settings import UNNAMED, make_trained, sentencepiece, settings_of
+from nmt.exchange.marian_weights import ABSENT, NEVER, EngineIds, number_pieces
+from nmt.exchange.settings import UNNAMED, make_trained, read_unigram, settings_of
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.modeldir import SETTINGS_BESIDE
 from nmt.system import manifest
@@ -87,7 +86,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     return Imported(trained, CTRANSLATE2, scorer)
 
 
-def _ids(files: CTranslate2Files, names: Sequence[str], from_zero: bool) -> MarianIds:
+def _ids(files: CTranslate2Files, names: Sequence[str], from_zero: bool) -> EngineIds:
     """The ids of a side; UserError (65) for a config that nmt does not support."""
     path, config = files.directory / "config.json", files.config
     if config.get("add_source_bos"):
@@ -103,7 +102,7 @@ def _ids(files: CTranslate2Files, names: Sequence[str], from_zero: bool) -> Mari
     numbers = [names.index(piece) for piece in special]
     pad = ABSENT if padding is None else names.index(padding)
     start = ABSENT if from_zero else numbers[2]
-    return marian_ids.number(files.directory, names, [pad, start, *numbers[:2]])
+    return number_pieces(files.directory, names, [pad, start, *numbers[:2]])
 
 
 def _segmenter(directory: Path, name: str, kind: type[Unigram]) -> Segmenter:
@@ -113,7 +112,7 @@ def _segmenter(directory: Path, name: str, kind: type[Unigram]) -> Segmenter:
     if not model.exists():
         advice = "put the SentencePiece model of that side there"
         raise invalid(directory, f"no {segmenter.name} and no {model.name}; {advice}")
-    return sentencepiece(kind, model, UNNAMED)
+    return read_unigram(kind, model, UNNAMED)
 
 
 def _encoding(files: CTranslate2Files) -> list[str]:
@@ -190,7 +189,7 @@ def _tie(files: CTranslate2Files, dim: int) -> str:
 
 
 def _tensors(
-    files: CTranslate2Files, settings: Settings, source: MarianIds, target: MarianIds
+    files: CTranslate2Files, settings: Settings, source: EngineIds, target: EngineIds
 ) -> dict[str, Tensor]:
     """The tensors under our names, embeddings in the order of our ids."""
     shape, ours = settings.model, dict[str, Tensor]()
@@ -226,10 +225,10 @@ def _tensors(
     return ours
 
 
-def _rows(files: CTranslate2Files, name: str, table: Tensor, ids: MarianIds) -> Tensor:
+def _rows(files: CTranslate2Files, name: str, table: Tensor, ids: EngineIds) -> Tensor:
     if len(table) != ids.size:
         raise files.error(f"{name} has {len(table)} rows, but the vocabulary {ids.size} pieces")
-    return ids.rows(table)
+    return ids.rows_in_nmt(table)
 
 
 def _bias(files: CTranslate2Files, name: str, size: int) -> Tensor:

@@ -74,8 +74,8 @@ def prepare(trained: Trained, to: str) -> Export:
     The engine need not be installed.
     """
     engine = find_engine(to)
-    requirements.check_model(trained.settings, trained.model, engine)
     requirements.check_text(trained, engine)
+    requirements.check_model(trained.settings, trained.model, engine)
     module, function = engine.writer.split(".")
     export: Export = getattr(import_module(f"nmt.exchange.{module}"), function)(trained)
     return export

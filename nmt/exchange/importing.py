@@ -2,8 +2,6 @@
 
 import logging
 import re
-import shutil
-from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 from nmt.config.check import NonNegativeInt, fit
 from nmt.errors import Exit, UserError
 from nmt.exchange import argos, ctranslate2_read, marian_directory, proof, transformers_read
-from nmt.exchange.interface import CERTIFICATE, CTRANSLATE2, Imported, invalid
+from nmt.exchange.interface import CERTIFICATE, Imported, invalid
 from nmt.foreign import (
     CONFIG,
     CTRANSLATE2_WEIGHTS,
@@ -26,8 +24,6 @@ from nmt.system import manifest
 
 # OWNER/NAME, or its address, in which a path has one slash for two
 HUB_NAME = re.compile(r"(https:/+huggingface\.co/)?([\w.-]+/([\w.-]+))/?", re.A)
-# in options that change what is computed, though CTranslate2's converter does not look at them
-UNTOLD = ("parallel_residual", "shared_layer_norm", "multiquery", "num_kv", "sliding")
 
 log = logging.getLogger(__name__)
 
@@ -51,43 +47,17 @@ def check(path: Path) -> None:
 
 
 def unpack(path: Path, directory: Path) -> Path:
-    """The directory of a model; one made anew at `directory` where a path is a single file."""
+    """The directory of a model; that of a package is made at `directory`."""
     if path.is_dir():
         return path
     try:
-        (argos.unpack if path.suffix == ".argosmodel" else _convert)(path, directory)
+        argos.unpack(path, directory)
     except (UserError, OSError):
         raise
-    except Exception as error:  # a damaged file makes these libraries raise whatever they come upon
+    except Exception as error:  # a damaged file makes a library raise whatever it comes upon
         reason = " ".join(str(error).split())[:200]
         raise invalid(path, f"cannot be read ({reason})") from None
     return directory
-
-
-def _convert(checkpoint: Path, directory: Path) -> None:
-    """Convert a checkpoint of OpenNMT-py by CTranslate2; copy the SentencePiece models."""
-    CTRANSLATE2.require(str(checkpoint))
-    import torch
-    from ctranslate2.converters import OpenNMTPyConverter
-
-    with torch.serialization.safe_globals([Namespace]):  # no other code of a file is run
-        held: dict[str, Any] = torch.load(checkpoint, map_location="cpu", weights_only=True)
-        options = vars(held["opt"])
-        for key, value in options.items():
-            if value and any(word in key for word in UNTOLD):
-                raise invalid(checkpoint, f"{key}={value} cannot be read")
-        if options.get("self_attn_type") == "scaled-dot-flash":  # the same, only faster
-            held["opt"].self_attn_type = "scaled-dot"
-        held.pop("optim", None)
-        plain = directory.with_suffix(".pt")
-        torch.save(held, plain)
-        OpenNMTPyConverter(str(plain)).convert(str(directory), quantization="float32")
-    config = manifest.read(directory / CONFIG, None)
-    config["layer_norm_epsilon"] = options.get("norm_eps", 1e-6)  # CTranslate2 takes 1e-5
-    (directory / CONFIG).write_bytes(manifest.dump(config))
-    for side in ("source", "target"):
-        if (model := checkpoint.with_name(f"{side}.spm")).exists():
-            shutil.copy(model, directory)
 
 
 def read(
@@ -103,15 +73,13 @@ def read(
         stated = manifest.read(certificate).get("longest_trained_source")
         with in_file(certificate):
             trained_length = fit(NonNegativeInt | None, stated, "longest_trained_source")
-    if model_type(directory) == "m2m_100":
-        return transformers_read.m2m100(directory, trained_length, languages)
-    if languages:
+    if languages and model_type(directory) != "m2m_100":
         raise UserError("--languages: only M2M100 and NLLB name them by pieces; leave it out")
     if (directory / CTRANSLATE2_WEIGHTS).is_file():
         return ctranslate2_read.read(directory, trained_length)
     if any(directory.glob("*.npz")):
         return marian_directory.read(directory, trained_length)
-    return transformers_read.marian(directory, trained_length)
+    return transformers_read.read(directory, trained_length, languages)
 
 
 def certify(imported: Imported, lines: Sequence[str] | None = None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.config.settings import Decode, Model
@@ -19,7 +20,7 @@ from nmt.system import manifest
 CONFIG = "special:model.yml"
 YAML_LIMIT = 1 << 20  # bytes
 MOST_UNPACKED = 2  # times the size of an npz: weights hardly become smaller
-SHAPE = {  # option -> our key under `model`
+SHAPE = {  # option -> nmt's key under `model`
     "dim-emb": "dim",
     "enc-depth": "encoder_layers",
     "dec-depth": "decoder_layers",
@@ -28,7 +29,11 @@ SHAPE = {  # option -> our key under `model`
     "transformer-ffn-activation": "activation",
 }
 SIZES = "dim-vocabs"
-TIES = ("tied-embeddings", "tied-embeddings-src", "tied-embeddings-all")
+TIES = {  # option -> model.tie
+    "tied-embeddings": "target",
+    "tied-embeddings-src": "",
+    "tied-embeddings-all": "all",
+}
 GELU = "that of Marian is x sigmoid(1.702 x), and no other toolkit's"
 # options that must have one value; options without effect on translations; options of old versions
 FIXED, IGNORED, OLDER = yaml.safe_load(Path(__file__).with_suffix(".yml").read_bytes()).values()
@@ -48,13 +53,18 @@ def parse(data: bytes, name: str) -> dict[str, Any]:
     return values
 
 
+def parse_config(array: NDArray[Any], path: Path) -> dict[str, Any]:
+    """The options in an npz."""
+    return parse(array.tobytes().rstrip(b"\0"), f"{path}: {CONFIG}")  # 1.12.40 pads it
+
+
 def dump(values: Mapping[str, Any]) -> bytes:
     """YAML of a mapping, in its order."""
     return yaml.safe_dump(dict(values), sort_keys=False, encoding="utf-8")
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors, laid out as in torch, and the model's options; UserError (65) for others."""
+    """The tensors, laid out as in torch, and nmt's keys under `model`; else UserError (65)."""
     data = manifest.read_bytes(path)
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
@@ -69,13 +79,16 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         if array.dtype != np.float32:
             advice = "take the model that this one was packed from"
             raise invalid(path, f"{name} is {array.dtype}, not float32; {advice}")
-    options = parse(config.tobytes().rstrip(b"\0"), f"{path}: {CONFIG}")  # 1.12.40 pads it
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    return {name: _turn(name, tensor).squeeze() for name, tensor in tensors.items()}, options
+    turned = {name: _turn(name, tensor).squeeze() for name, tensor in tensors.items()}
+    return turned, shape_of(path, parse_config(config, path))
 
 
-def write(tensors: Mapping[str, Tensor], options: Mapping[str, Any]) -> bytes:
-    """The bytes of a model.npz, the same each time."""
+def write(tensors: Mapping[str, Tensor], shape: Model, sizes: Sequence[int]) -> bytes:
+    """The bytes of a model.npz, the same each time; `sizes`: those of the vocabularies."""
+    keys = {option: getattr(shape, key) for option, key in SHAPE.items()}
+    ties = {option: shape.tie == tie for option, tie in TIES.items()}
+    options = FIXED | IGNORED | keys | ties | {SIZES: [*sizes]}
     arrays: dict[str, Any] = {
         name: _turn(name, t if t.ndim > 1 else t[:, None]).contiguous().numpy()
         for name, t in tensors.items()
@@ -109,14 +122,14 @@ def _plain(name: str, options: Mapping[str, Any]) -> Any:
 
 
 def shape_of(path: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Our keys under `model`; UserError (65) for an unknown or unsupported option."""
-    known = {SIZES, *TIES, *SHAPE, *FIXED, *IGNORED, *OLDER}
+    """nmt's keys under `model`; UserError (65) for an unknown or unsupported option."""
+    readable = {SIZES, *TIES, *SHAPE, *FIXED, *IGNORED, *OLDER}
     output, source, every = (bool(options.get(name)) for name in TIES)
     for name, value in (options := complete(options)).items():
-        if name not in known or value != FIXED.get(name, value):
+        if name not in readable or value != FIXED.get(name, value):
             why = f"only {FIXED[name]!r} can be read" if name in FIXED else "an unknown option"
             raise invalid(path, f"{name}={value}: {why}")
-    shape = fit_keys(path, Model, {n: (ours, options.get(n)) for n, ours in SHAPE.items()})
+    shape = fit_keys(path, Model, {name: (key, options.get(name)) for name, key in SHAPE.items()})
     for name, is_wrong, why in (
         ("tied-embeddings-src", source and not (output or every), "only with tied-embeddings"),
         ("transformer-ffn-activation", shape["activation"] == "gelu", GELU),
@@ -128,29 +141,22 @@ def shape_of(path: Path, options: dict[str, Any]) -> dict[str, Any]:
     return shape | {"norm": "post", "tie": tie, "target_bos": False}
 
 
-def search_of(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Our keys under `decode`, from decoder.yml; options without a counterpart are logged."""
-    warn_of_others(path, values, LEFT_OUT)
-    normalize = values.get("normalize", 0.0)  # true or false in early versions
+def search_of(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """nmt's keys under `decode`, from decoder.yml; options without a counterpart are logged."""
+    warn_of_others(path, options, LEFT_OUT)
+    normalize = options.get("normalize", 0.0)  # true or false in early versions
     search = fit_keys(path, Decode, {
-        "beam-size": ("beam_size", values.get("beam-size", 12)),
+        "beam-size": ("beam_size", options.get("beam-size", 12)),
         "normalize": ("alpha", float(normalize) if normalize in (True, False) else normalize),
-        "max-length-factor": ("max_length_ratio", values.get("max-length-factor", 3.0)),
+        "max-length-factor": ("max_length_ratio", options.get("max-length-factor", 3.0)),
     })  # fmt: skip
     search["max_length_offset"] = _offset(search["max_length_ratio"])
-    search["unknown"] = "allow" if values.get("allow-unk") else "forbid"
+    search["unknown"] = "allow" if options.get("allow-unk") else "forbid"
     return {**search, "stop": "shrinking"}
 
 
-def to_options(shape: Model, sizes: Sequence[int]) -> dict[str, Any]:
-    """The options of a model whose vocabularies have these sizes."""
-    ties = {name: shape.tie == tie for name, tie in zip(TIES, ("target", "", "all"), strict=True)}
-    ours = {option: getattr(shape, key) for option, key in SHAPE.items()}
-    return FIXED | IGNORED | ours | ties | {SIZES: [*sizes]}
-
-
 def to_search(decode: Decode) -> dict[str, Any]:
-    """Options of marian-decoder for our search settings."""
+    """Options of marian-decoder for nmt's search settings."""
     decode, factor = decode.by_beam(), decode.max_length_ratio
     warn_of_length_penalty(decode, "Marian")
     return {

@@ -1,23 +1,31 @@
-"""The tensors of Marian models and ours: names, and the order of rows and columns."""
+"""The ids and tensors of Marian, of Hugging Face's Marian and M2M100, and those of nmt.
 
-from collections.abc import Iterator, Mapping, Sequence
+They differ in the numbers of pieces, hence in the order of rows, and in the names of tensors.
+Tensors are laid out as in torch: a row for each piece, a linear map [out, in].
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from nmt.config.settings import Model
 from nmt.exchange.interface import invalid
-from nmt.exchange.marian_ids import MarianIds
-from nmt.modeldir import Trained
+from nmt.modeldir import Trained, in_file
+from nmt.text.vocab import BOS, EOS, PAD, SPECIALS, Vocabulary
 
+ABSENT = -1  # of an id that the engine does not have; as an index, of a row added at the end
+EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
+SPECIAL_PIECES = {EOS_PIECE, UNK_PIECE, PAD_PIECE}
 # The logit of an id that Marian does not have: its probability is negligible, and so is its share
 # of a loss by label smoothing when training continues.
 NEVER = -100.0
-HUGGING_FACE, MARIAN = 0, 1  # families of files
+HUGGING_FACE, MARIAN = 0, 1  # formats of tensors
 OUTPUT, BIAS = "lm_head.weight", "final_logits_bias"
 _SOURCE, _TARGET = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
-# model.tie -> our name of each matrix -> its possible names, by family
+# model.tie -> nmt's name of each matrix -> its possible names, by format
 _MATRICES: dict[str, dict[str, tuple[tuple[str, ...], ...]]] = {
     "all": {"source_embedding": (("shared.weight", _SOURCE, _TARGET, OUTPUT), ("Wemb",))},
     "target": {
@@ -30,7 +38,7 @@ _MATRICES: dict[str, dict[str, tuple[tuple[str, ...], ...]]] = {
         "output": ((OUTPUT,), ("decoder_ff_logit_out_W", "decoder_ff_logit_out_Wt")),
     },
 }
-_LAYER = {  # our module -> that of Hugging Face, and the weight and bias of Marian itself
+_LAYER = {  # nmt's module -> that of Hugging Face, and the weight and bias of Marian itself
     "attention.query": ("self_attn.q_proj", "self_Wq", "self_bq"),
     "attention.key": ("self_attn.k_proj", "self_Wk", "self_bk"),
     "attention.value": ("self_attn.v_proj", "self_Wv", "self_bv"),
@@ -47,67 +55,144 @@ _LAYER = {  # our module -> that of Hugging Face, and the weight and bias of Mar
 }
 
 
-def names(shape: Model, family: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Our name of each tensor, and its possible names in a family.
+class EngineIds(NamedTuple):
+    """The ids of one side in another engine."""
+
+    vocabulary: Vocabulary
+    numbers: list[int]  # the engine's id of each of nmt's, or ABSENT; BOS: what starts its decoder
+
+    @property
+    def size(self) -> int:
+        """The number of the engine's ids."""
+        return max(self.numbers) + 1
+
+    @property
+    def pad(self) -> int:
+        """The engine's id of padding; if it has none, the one that starts the decoder."""
+        return self.numbers[BOS if self.numbers[PAD] == ABSENT else PAD]
+
+    @property
+    def absent(self) -> list[int]:
+        """Special ids of nmt that the engine does not have, or that are its eos."""
+        return [i for i in (PAD, BOS) if self.numbers[i] in (ABSENT, self.numbers[EOS])]
+
+    def to_engine(self, ids: Iterable[int]) -> list[int]:
+        """The engine's ids of nmt's."""
+        return [self.numbers[i] for i in ids]
+
+    def to_nmt(self, ids: Iterable[int]) -> list[int]:
+        """The ids in nmt of the engine's; one id for bos and eos becomes EOS."""
+        in_nmt = {number: i for i, number in enumerate(self.numbers)}
+        return [in_nmt[number] for number in ids]
+
+    def never(self, ids: Iterable[int]) -> list[list[int]]:
+        """Forbidden ids of nmt as bad_words_ids, except a bos that is also the eos."""
+        return [[self.numbers[i]] for i in ids if i not in self.absent]
+
+    def rows_in_nmt(self, table: Tensor) -> Tensor:
+        """Rows of the engine's table [ids, ...] by nmt's ids; zeros for ids that it lacks."""
+        return torch.cat([table, torch.zeros_like(table[:1])])[self.numbers]
+
+    def rows_in_engine(self, table: Tensor) -> Tensor:
+        """Rows of nmt's table by the engine's ids, without those that it lacks."""
+        rows = table.new_zeros(self.size + 1, *table.shape[1:])
+        rows[self.numbers] = table
+        return rows[:-1]
+
+    def to_json(self) -> dict[str, int]:
+        """The contents of vocab.json, in the order of the ids."""
+        _, start, eos, unk, *others = self.numbers
+        ids = dict(zip(self.vocabulary.to_json(), others, strict=True))
+        ids |= {EOS_PIECE: eos, UNK_PIECE: unk}
+        ids |= {} if start == ABSENT else {PAD_PIECE: start}
+        return dict(sorted(ids.items(), key=lambda item: item[1]))
+
+
+def number_pieces(path: Path, pieces: Sequence[str], special: Sequence[int]) -> EngineIds:
+    """The ids of a side, by the list of its pieces.
+
+    `special`: the engine's ids of padding, start, end and unknown; the others become nmt's pieces.
+    """
+    others = [i for i in range(len(pieces)) if i not in special]
+    with in_file(path):
+        return EngineIds(Vocabulary.from_json([pieces[i] for i in others]), [*special, *others])
+
+
+def number_marian(vocabulary: Vocabulary) -> EngineIds:
+    """Ids as Marian numbers them: </s>, <unk>, the pieces."""
+    return EngineIds(vocabulary, [ABSENT, ABSENT, *range(2 + len(vocabulary) - SPECIALS)])
+
+
+def number_opus(*vocabularies: Vocabulary) -> list[EngineIds]:
+    """Ids for the vocabularies of both sides, as in OPUS-MT: </s>, <unk>, the pieces, <pad>.
+
+    Both sides must have the same id of padding: it comes before the pieces if their numbers differ.
+    """
+    sizes = [len(vocabulary) - SPECIALS for vocabulary in vocabularies]
+    pad_last = len(set(sizes)) == 1
+    first = 2 if pad_last else 3
+    return [
+        EngineIds(v, [ABSENT, 2 + size if pad_last else 2, 0, 1, *range(first, first + size)])
+        for v, size in zip(vocabularies, sizes, strict=True)
+    ]
+
+
+def names(shape: Model, format: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """nmt's name of each tensor, and its possible names in a format.
 
     Those of Hugging Face are without "model."; a shared layer comes once for each pass.
     """
-    for ours, theirs in _MATRICES[shape.tie].items():
-        yield f"{ours}.weight", theirs[family]
-    yield "output.bias", ((BIAS,), ("decoder_ff_logit_out_b",))[family]
+    for matrix, by_format in _MATRICES[shape.tie].items():
+        yield f"{matrix}.weight", by_format[format]
+    yield "output.bias", ((BIAS,), ("decoder_ff_logit_out_b",))[format]
     for stack, count in (("encoder", shape.encoder_layers), ("decoder", shape.decoder_layers)):
         for n in range(count):
             layer = f"{stack}.layers.{0 if shape.share_layers else n}"
-            for module, (place, *marian) in _LAYER.items():
-                if stack == "decoder" or "cross" not in module:
-                    for kind, name in zip(("weight", "bias"), marian, strict=True):
-                        both = f"{stack}.layers.{n}.{place}.{kind}", f"{stack}_l{n + 1}_{name}"
-                        yield f"{layer}.{module}.{kind}", (both[family],)
+            for module, (hugging_face, *marian) in _LAYER.items():
+                if stack == "encoder" and "cross" in module:
+                    continue
+                for kind, name in zip(("weight", "bias"), marian, strict=True):
+                    both = f"{stack}.layers.{n}.{hugging_face}.{kind}", f"{stack}_l{n + 1}_{name}"
+                    yield f"{layer}.{module}.{kind}", (both[format],)
         for kind in ("weight", "bias") if shape.norm == "pre" else ():
             yield f"{stack}.norm.{kind}", (f"{stack}.layer_norm.{kind}",)
 
 
-def to_ours(
-    path: Path, tensors: Mapping[str, Tensor], shape: Model, ids: Sequence[MarianIds], family: int
+def to_nmt(
+    path: Path, tensors: Mapping[str, Tensor], shape: Model, ids: Sequence[EngineIds], format: int
 ) -> dict[str, Tensor]:
-    """The tensors under our names; UserError (65) for a missing or superfluous one.
+    """The tensors under nmt's names; UserError (65) for those that cannot be read.
 
-    `ids`: of source and target. Tensors are laid out as in torch: a row for each piece, a linear
-    map [out, in].
+    `ids`: of source and target. A superfluous tensor keeps its name, by which it is refused when
+    the model is made; so is a missing one.
     """
-    left, ours = {**tensors}, dict[str, Tensor]()
-    for name, theirs in names(shape, family):
-        copies = {place: left.pop(place) for place in theirs if place in left}
-        if not copies:
-            raise invalid(path, f"has no {theirs[0]}; it is incomplete")
-        (first, tensor), *others = copies.items()
-        if not torch.isfinite(tensor).all():
-            raise invalid(path, f"{first} holds numbers that are not finite")
-        if not all(torch.equal(tensor, other) for _, other in others):
-            raise invalid(path, f"{', '.join(copies)} differ, and should be one matrix")
-        if side := _side(name, ids):
-            if tensor.shape[:1] != (side.size,):
+    in_nmt = {**tensors}
+    for name, possible in names(shape, format):
+        copies = {n: in_nmt.pop(n) for n in possible if n in in_nmt}
+        for first, tensor in [*copies.items()][:1]:
+            if not torch.isfinite(tensor).all():
+                raise invalid(path, f"{first} holds numbers that are not finite")
+            if not all(torch.equal(tensor, other) for other in copies.values()):
+                raise invalid(path, f"{', '.join(copies)} differ, and should be one matrix")
+            side = _side(name, ids)
+            if side and len(tensor) != side.size:
                 size = f"{first} is {list(tensor.shape)}"
                 raise invalid(path, f"the vocabulary has {side.size} pieces, but {size}")
-            tensor = side.rows(tensor)
-        ours[name] = tensor
-    if left:
-        name = min(left)
-        what = f"the tensor {name}, {list(left[name].shape)}, has no place in the model"
-        raise invalid(path, f"{what} that its config describes")
-    ours["output.bias"][ids[1].absent] = NEVER
-    return ours
+            in_nmt[name] = side.rows_in_nmt(tensor) if side else tensor
+    if "output.bias" in in_nmt:
+        in_nmt["output.bias"][ids[1].absent] = NEVER
+    return in_nmt
 
 
-def to_theirs(
-    trained: Trained, order: Tensor, ids: Sequence[MarianIds], family: int
+def to_engine(
+    trained: Trained, order: Tensor, ids: Sequence[EngineIds], format: int
 ) -> dict[str, Tensor]:
-    """The inverse of `to_ours`; a tensor with several names gets the first.
+    """The inverse of `to_nmt`; a tensor with several names gets the first.
 
-    `order` [dim]: our component at each place of the engine's vectors.
+    `order` [dim]: see `requirements.component_order`.
     """
     tensors: dict[str, Tensor] = {}
-    for name, theirs in names(trained.settings.model, family):
+    for name, possible in names(trained.settings.model, format):
         values: Tensor = trained.model.get_parameter(name)
         side = _side(name, ids)
         module, kind = name.split(".")[-2:]
@@ -115,13 +200,13 @@ def to_theirs(
             values = values[order]  # a map that writes such vectors, or a norm
         elif kind == "weight":
             values = values[:, order]  # a map that reads them, or embeddings
-        values = side.their_rows(values) if side else values.clone()  # a layer may be shared
-        tensors[theirs[0]] = values.detach().float().cpu().contiguous()
+        values = side.rows_in_engine(values) if side else values.clone()  # a layer may be shared
+        tensors[possible[0]] = values.detach().float().cpu().contiguous()
     return tensors
 
 
-def _side(name: str, ids: Sequence[MarianIds]) -> MarianIds | None:
-    """The side whose ids number the rows of a tensor of ours; None: neither."""
+def _side(name: str, ids: Sequence[EngineIds]) -> EngineIds | None:
+    """The side whose ids number the rows of a tensor of nmt; None: neither."""
     if name.startswith("source_embedding."):
         return ids[0]
     return ids[1] if name.startswith(("target_embedding.", "output.")) else None

@@ -1,4 +1,4 @@
-"""Compare another engine's computations with those of our model.
+"""Compare another engine's computations with those of nmt.
 
 The same proof serves imports and exports, and all engines. Its results are certificate.json, the
 sentences on the card, and those in the log.
@@ -18,12 +18,11 @@ from jinja2 import Template
 from torch import Tensor, nn
 
 from nmt import build
-from nmt.config.settings import Decode
-from nmt.decode.translator import Translation, Translator
+from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import samples
 from nmt.exchange.interface import EngineScorer, Output
-from nmt.exchange.samples import SampleLine
+from nmt.exchange.samples import Sample
 from nmt.modeldir import Trained
 from nmt.system.progress import track
 from nmt.text.tokenizer import normalise
@@ -39,44 +38,67 @@ WINDOW = 8  # lines that are searched together; progress is shown after each win
 log = logging.getLogger(__name__)
 
 
-class OurOutputs(NamedTuple):
-    """Our model's translations of the samples."""
+class Reference(NamedTuple):
+    """The samples, and how nmt translates them."""
 
     trained: Trained  # without the ids that the engine does not have
     searched: Trained  # without the ids that it takes out of a search
-    samples: list[SampleLine]
+    samples: list[Sample]
     left_out: int
     outputs: dict[str, list[Output]]  # by name of the search
-
-    @property
-    def lines(self) -> list[str]:
-        """The text of the samples."""
-        return [sample.line for sample in self.samples]
 
 
 def translate_samples(
     trained: Trained, scorer: EngineScorer, lines: Sequence[str] | None
-) -> OurOutputs:
-    """Choose samples that fit our model and an engine, and translate them."""
+) -> Reference:
+    """Choose samples that fit a model and an engine, and translate them by nmt."""
     chosen, left_out = samples.choose_samples(trained, scorer, lines)
     longest = max(len(sample.ids) for sample in chosen)
-    log.info("comparing on %s lines of up to %s pieces", len(chosen), f"{longest:,}")
+    log.info(
+        "comparing with %s on %s lines of up to %s pieces; this takes most of the time",
+        scorer.library.module, len(chosen), f"{longest:,}",
+    )  # fmt: skip
     scored, searched = (without_ids(trained, ids) for ids in (scorer.absent, scorer.barred))
     outputs = {name: _search(searched, chosen, name) for name in SEARCHES}
-    return OurOutputs(scored, searched, chosen, left_out, outputs)
+    return Reference(scored, searched, chosen, left_out, outputs)
 
 
-def certify(ours: OurOutputs, scorer: EngineScorer) -> dict[str, Any]:
-    """Compare an engine in float32 with our model; raises UserError (65) if they differ.
+def _search(trained: Trained, chosen: Sequence[Sample], name: str) -> list[Output]:
+    """The outputs of nmt, each sample whole, as the engine gets it."""
+    decode = replace(
+        trained.settings.decode.by_beam(),
+        beam_size=SEARCHES[name],
+        alpha=0.0,
+        max_length_ratio=samples.RATIO,
+        max_length_offset=samples.ROOM,
+        precision="float32",
+        split="lines",
+        max_source=samples.MOST,
+        window=WINDOW,
+    )
+    translations = Translator.of(trained, decode).translate([sample.line for sample in chosen])
+    # not to its end, where it would warn of lines that are longer than in training
+    best = islice((first for first, *_ in translations), len(chosen))
+    outputs = [
+        Output(list(translation.ids), translation.finished)
+        for translation in track(best, f"{name}, by nmt", [1] * len(chosen))
+    ]
+    translations.close()
+    return outputs
+
+
+def certify(reference: Reference, scorer: EngineScorer) -> dict[str, Any]:
+    """Compare an engine in float32 with nmt; raises UserError (65) if they differ.
 
     Returns the certificate, as plain values. Outputs whose first different pieces are equally
-    likely to our model, or beams that are equally likely as a whole, count as ties.
+    likely to nmt, or beams that are equally likely as a whole, count as ties.
     """
-    engine, form = scorer.library.module, ours.trained.source.segmenter.tokenizer.normalize
-    for line, ids, _ in ours.samples:
-        if scorer.source_ids(normalise(line, form)) not in (None, [*ids, EOS]):
-            raise UserError(f"{line!r}: {engine} makes other pieces of it", Exit.DATA)
-    difference = _difference(ours, scorer)
+    engine, source, chosen = scorer.library.module, reference.trained.source, reference.samples
+    plain = [normalise(line, source.segmenter.tokenizer.normalize) for line, *_ in chosen]
+    for line, sample in zip(plain, chosen, strict=True):
+        if scorer.source_ids(line) not in (None, [*sample.ids, EOS]):
+            raise UserError(f"{sample.line!r}: {engine} makes other pieces of it", Exit.DATA)
+    difference = _compare_log_probs(reference, scorer)
     if not difference["log_probs"] <= LOG_PROBS:
         raise UserError(
             f"log-probabilities in {engine} differ by {difference['log_probs']:.2g}; it computes "
@@ -85,22 +107,22 @@ def certify(ours: OurOutputs, scorer: EngineScorer) -> dict[str, Any]:
         )
     searches = {}
     for name in SEARCHES:
-        searches[name], differing = _compare(ours, scorer, name)
+        searches[name], differing = _compare_outputs(reference, scorer, name)
         if differing:
-            raise UserError(
-                f"{differing[0]!r}: {engine} translates it otherwise by {name}; nothing is written",
-                Exit.DATA,
-            )
+            what = f"{differing[0]!r}: {engine} gives another translation by {name}"
+            raise UserError(f"{what}; nothing is written", Exit.DATA)
     if not searches[f"beam_{BEAM}"]["compared"]:
-        log.warning("beam search was compared on no line: no translation of the samples ends; "
-                    "give --samples of the source language")  # fmt: skip
+        log.warning(
+            "beam search was compared on no line: no translation of the samples ends; give "
+            "--samples of the source language"
+        )
     return {
         "compared_with": str(scorer.library),
-        "lines": len(ours.samples),
-        "lines_left_out": ours.left_out,
-        "lines_normalised": sum(normalise(line, form) != line for line in ours.lines),
-        "longest_trained_source": ours.trained.facts["longest_source"],
-        "longest_source": max(len(sample.ids) for sample in ours.samples),
+        "lines": len(chosen),
+        "lines_left_out": reference.left_out,
+        "lines_normalised": sum(a != b.line for a, b in zip(plain, chosen, strict=True)),
+        "longest_trained_source": reference.trained.facts["longest_source"],
+        "longest_source": max(len(sample.ids) for sample in chosen),
         **difference,
         **searches,
         "right_for": {
@@ -111,12 +133,12 @@ def certify(ours: OurOutputs, scorer: EngineScorer) -> dict[str, Any]:
     }
 
 
-def measure(ours: OurOutputs, scorer: EngineScorer) -> dict[str, Any]:
+def measure(reference: Reference, scorer: EngineScorer) -> dict[str, Any]:
     """The differences of an engine in another precision; none is an error."""
     return {
         "computed_in": scorer.computed_in,
-        "log_probs": _difference(ours, scorer)["log_probs"],
-        **{name: _compare(ours, scorer, name)[0] for name in SEARCHES},
+        "log_probs": _compare_log_probs(reference, scorer)["log_probs"],
+        **{name: _compare_outputs(reference, scorer, name)[0] for name in SEARCHES},
     }
 
 
@@ -143,57 +165,36 @@ def without_ids(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE)
     return trained._replace(model=model)
 
 
-def translate_best(
-    trained: Trained, lines: Sequence[str], decode: Decode, label: str
-) -> list[Translation]:
-    """The best translation of each line; an empty one of a line that decode.too_long refuses.
-
-    Nothing is logged about lines that are longer than in training: the samples are meant to be.
-    """
-    translations = Translator.of(trained, replace(decode, window=WINDOW)).translate(lines)
-    of_lines = islice(translations, len(lines))  # not to its end, where it logs what was unusual
-    best = [first for first, *_ in track(of_lines, label, [1] * len(lines))]
-    translations.close()
-    return best
-
-
-def _search(trained: Trained, chosen: Sequence[SampleLine], name: str) -> list[Output]:
-    decode = replace(
-        trained.settings.decode.by_beam(),
-        beam_size=SEARCHES[name],
-        alpha=0.0,
-        max_length_ratio=samples.RATIO,
-        max_length_offset=samples.ROOM,
-        precision="float32",
-        split="lines",
-        max_source=samples.MOST,
-    )  # each sample whole, as the engine gets it
-    lines = [sample.line for sample in chosen]
-    translations = translate_best(trained, lines, decode, f"{name}, by nmt")
-    return [Output(list(translation.ids), translation.finished) for translation in translations]
-
-
-def _difference(ours: OurOutputs, scorer: EngineScorer) -> dict[str, float]:
+def _compare_log_probs(reference: Reference, scorer: EngineScorer) -> dict[str, float]:
     """The largest difference of log-probabilities, in greedy outputs and made-up targets.
 
     These are entries of a certificate: `log_probs`, and the number of `pieces` that were scored. A
-    made-up target for which our model in float32 and float64 differs as much is `ill_conditioned`
-    and does not count (4e-3 was seen).
+    made-up target for which nmt in float32 and in float64 differs as much is `ill_conditioned` and
+    does not count (4e-3 was seen).
     """
-    trained = ours.trained
+    model, draw = reference.trained.model, Random(2)
+    sources = [sample.ids for sample in reference.samples]
+    made_up = [samples.random_ids(reference.trained.target, draw, len(ids)) for ids in sources]
+    targets = [*(output.ids for output in reference.outputs["greedy"]), *made_up]
+    tables = (model.limits(training=False).target, scorer.longest_target)
+    most = min((n for n in tables if n is not None), default=None)
+    pairs = [
+        (source, target, number >= len(sources))
+        for number, (source, target) in enumerate(zip(sources * 2, targets, strict=True))
+        if most is None or len(target) < most
+    ]
     largest = torch.zeros(())
     pieces = ill_conditioned = 0
     exact = None
-    targets = _targets(ours, scorer)
-    pairs = [(source, target) for source, target, _ in targets]
-    for (source, target, made_up), theirs in zip(targets, scorer.log_probs(pairs), strict=True):
-        rows = log_probs(trained.model, source, target)
-        of_target = range(len(target) + 1), [*target, EOS]
-        difference = ((rows[:, BOS:] if theirs.ndim > 1 else rows[of_target]) - theirs).abs().max()
-        if made_up and scorer.computed_in == "float32" and LOG_PROBS < difference < torch.inf:
-            exact = exact or deepcopy(trained.model).double()
-            rounding = (log_probs(exact, source, target) - rows)[:, BOS:].abs().max()
-            if difference <= 2 * rounding:  # as much in the engine as in ours
+    by_engine = scorer.log_probs([(source, target) for source, target, _ in pairs])
+    for (source, target, is_made_up), rows in zip(pairs, by_engine, strict=True):
+        by_nmt = log_probs(model, source, target)
+        compared = by_nmt[:, BOS:] if rows.ndim > 1 else by_nmt[_of_target(target)]
+        difference = (compared - rows).abs().max()
+        if is_made_up and scorer.computed_in == "float32" and LOG_PROBS < difference < torch.inf:
+            exact = exact or deepcopy(model).double()
+            rounding = (log_probs(exact, source, target) - by_nmt)[:, BOS:].abs().max()
+            if difference <= 2 * rounding:  # as much in the engine as in nmt
                 ill_conditioned += 1
                 continue
         largest = torch.maximum(largest, difference)  # NaN stays
@@ -201,30 +202,20 @@ def _difference(ours: OurOutputs, scorer: EngineScorer) -> dict[str, float]:
     return {"log_probs": float(largest), "pieces": pieces, "ill_conditioned": ill_conditioned}
 
 
-def _targets(ours: OurOutputs, scorer: EngineScorer) -> list[tuple[list[int], list[int], bool]]:
-    """Source, target, and whether it is made up; such a target is as long as the source."""
-    trained, draw = ours.trained, Random(2)
-    tables = (trained.model.limits(training=False).target, scorer.longest_target)
-    most = min((n for n in tables if n is not None), default=None)
-    sources = [sample.ids for sample in ours.samples]
-    outputs = [output.ids for output in ours.outputs["greedy"]]
-    targets = [(source, ids, False) for source, ids in zip(sources, outputs, strict=True)]
-    targets += [(ids, samples.random_ids(trained.target, draw, len(ids)), True) for ids in sources]
-    return [target for target in targets if most is None or len(target[1]) < most]
-
-
-def _compare(ours: OurOutputs, scorer: EngineScorer, name: str) -> tuple[dict[str, int], list[str]]:
+def _compare_outputs(
+    reference: Reference, scorer: EngineScorer, name: str
+) -> tuple[dict[str, int], list[str]]:
     """The numbers of outputs that are compared and equal, and the lines of different ones.
 
     Beams at the length limit, and empty outputs that the engine misses, are left out: there it
     chooses by other rules.
     """
-    beam = SEARCHES[name]
-    outputs = (scorer.output(sample.ids, sample.limit, beam) for sample in ours.samples)
-    theirs = track(outputs, f"{name}, by {scorer.library.module}", [1] * len(ours.samples))
+    beam, chosen = SEARCHES[name], reference.samples
+    outputs = (scorer.output(sample.ids, sample.limit, beam) for sample in chosen)
+    by_engine = track(outputs, f"{name}, by {scorer.library.module}", [1] * len(chosen))
     counts = {"finished": 0, "compared": 0, "equal": 0, "ties": 0}
     differing = []
-    for sample, one, other in zip(ours.samples, ours.outputs[name], theirs, strict=True):
+    for sample, one, other in zip(chosen, reference.outputs[name], by_engine, strict=True):
         counts["finished"] += one.finished
         ends = (output.finished and len(output.ids) < sample.limit for output in (one, other))
         if beam > 1 and (not all(ends) or (scorer.misses_empty and not one.ids)):
@@ -232,7 +223,7 @@ def _compare(ours: OurOutputs, scorer: EngineScorer, name: str) -> tuple[dict[st
         counts["compared"] += 1
         if one == other:
             counts["equal"] += 1
-        elif is_tie(ours.searched.model, sample.ids, one, other, beam):
+        elif is_tie(reference.searched.model, sample.ids, one, other, beam):
             counts["ties"] += 1
         else:
             differing.append(sample.line)
@@ -252,11 +243,16 @@ def is_tie(model: Any, source: list[int], one: Output, other: Output, beam: int)
         at, a, b = parting
         row = log_probs(model, source, one.ids[:at])[-1]
         return bool(abs(row[a] - row[b]) <= TIE)
-    totals = []
-    for ids, finished in (one, other):
-        pieces = [*ids, EOS] if finished else ids
-        totals.append(log_probs(model, source, ids)[range(len(pieces)), pieces].sum())
+    totals = [
+        log_probs(model, source, ids)[_of_target(ids)][: len(ids) + finished].sum()
+        for ids, finished in (one, other)
+    ]
     return bool(abs(totals[0] - totals[1]) <= TIE)
+
+
+def _of_target(target: list[int]) -> tuple[range, list[int]]:
+    """The index of a target's ids and eos in rows of log-probabilities."""
+    return range(len(target) + 1), [*target, EOS]
 
 
 @torch.inference_mode()

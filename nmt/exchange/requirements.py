@@ -9,7 +9,7 @@ from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.positions import Index
 from nmt.errors import UserError
 from nmt.exchange.export_engines import Architecture, ExportEngine
-from nmt.exchange.marian_ids import SPECIAL
+from nmt.exchange.marian_weights import SPECIAL_PIECES
 from nmt.exchange.site_positions import NEAREST
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -142,8 +142,7 @@ def _check_sentencepiece(side: Side, engine: ExportEngine) -> None:
     ):
         if is_wrong:
             raise UserError(f"{what}: cannot be exported to {engine.title}, which {why}")
-    special = SPECIAL & {*side.vocabulary.to_json()} if engine.architecture else None
-    if special:
+    if engine.architecture and (special := SPECIAL_PIECES & {*side.vocabulary.to_json()}):
         what = f"the vocabulary holds {min(special)}"
         raise UserError(f"{what}, which has a meaning of its own in {engine.title}")
 

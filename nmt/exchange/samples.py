@@ -22,58 +22,52 @@ RATIO = 1.5  # pieces of an output, for each of the source, and ROOM besides
 ROOM = 20
 
 
-class SampleLine(NamedTuple):
+class Sample(NamedTuple):
     """A line of the source, as it is translated."""
 
     line: str
-    ids: list[int]  # that our model reads, without eos
+    ids: list[int]  # in nmt, without eos
     limit: int  # pieces that its translation may have
 
 
 def choose_samples(
     trained: Trained, scorer: EngineScorer, lines: Sequence[str] | None = None
-) -> tuple[list[SampleLine], int]:
-    """The given lines, or made-up ones, and some that are longer than in training.
+) -> tuple[list[Sample], int]:
+    """The lines of a user, or made-up ones, and some that are longer than in training.
 
-    The longer ones are given lines joined, and made-up lines of up to BEYOND pieces; an unknown
-    length of training counts as USUAL_LENGTH. Empty lines are left out, and those that are too long
-    for the encoding or the engine, or whose translation might be; the second value counts them.
-    Raises UserError (65) if none remains.
+    The longer ones are lines of the user joined, and made-up lines of up to BEYOND pieces; an
+    unknown length of training counts as USUAL_LENGTH. Empty lines are left out, and those that are
+    too long for the encoding or the engine, or whose translation might be; the second value counts
+    them. Raises UserError (65) if none remains.
     """
-    before = trained.facts["longest_source"] or USUAL_LENGTH
+    side, tables = trained.source, trained.model.limits(training=False)
+    trained_length = trained.facts["longest_source"] or USUAL_LENGTH
     share = min(1, LARGE / sum(weight.numel() for weight in trained.model.parameters()))
     made_up, long = (max(1, round(share * number)) for number in (MADE_UP, LONG))
-    room = _max_pieces(trained, scorer)
-    most = max(BEYOND, before + before // 4)
+    bounds = [n - 1 for n in (tables.source, scorer.longest_source) if n is not None]
+    most = scorer.longest_target
+    if most is not None and (tables.target is None or tables.target > most):
+        bounds.append(int((most - 1 - ROOM) / RATIO))
+    room = min([*bounds, MOST])
+    longest = max(BEYOND, trained_length + trained_length // 4)
     draw = Random(1)
     if lines is None:
-        longest = max(1, min(before, room, LONGEST_MADE_UP))
-        texts = [
-            random_line(trained.source, draw, draw.randint(1, longest)) for _ in range(made_up)
-        ]
+        usual = max(1, min(trained_length, room, LONGEST_MADE_UP))
+        texts = [random_line(side, draw, draw.randint(1, usual)) for _ in range(made_up)]
     else:
-        texts = [*lines, *_joined(trained, lines, before, most)[:long]]
+        texts = [*lines, *_join_lines(side, lines, trained_length, longest, long)]
     for step in range(1, long + 1):
-        length = before + (most - before) * step // long
-        texts.append(random_line(trained.source, draw, max(1, min(length, room))))
-    fitting, side = list[SampleLine](), trained.source
-    table = trained.model.limits(training=False).target
+        length = trained_length + (longest - trained_length) * step // long
+        texts.append(random_line(side, draw, max(1, min(length, room))))
+    samples = []
     for text in texts:
         ids = side.ids(side.protection.line(text).text)[:-1]
         if 0 < len(ids) <= room:
-            fitting.append(SampleLine(text, ids, within_table(int(RATIO * len(ids)) + ROOM, table)))
-    if not fitting:
+            limit = within_table(int(RATIO * len(ids)) + ROOM, tables.target)
+            samples.append(Sample(text, ids, limit))
+    if not samples:
         raise UserError("no sample is short enough for the encoding; give others", Exit.DATA)
-    return fitting, len(texts) - len(fitting)
-
-
-def _max_pieces(trained: Trained, scorer: EngineScorer) -> int:
-    limits = trained.model.limits(training=False)
-    bounds = [n - 1 for n in (limits.source, scorer.longest_source) if n is not None]
-    most, table = scorer.longest_target, limits.target
-    if most is not None and (table is None or table > most):
-        bounds.append(int((most - 1 - ROOM) / RATIO))
-    return min([*bounds, MOST])
+    return samples, len(texts) - len(samples)
 
 
 def random_line(side: Side, draw: Random, length: int) -> str:
@@ -95,18 +89,20 @@ def _line(side: Side, pieces: list[int]) -> str:
     return " ".join(side.text(pieces).replace(SPACE, " ").split())
 
 
-def _joined(trained: Trained, lines: Sequence[str], beyond: int, most: int) -> list[str]:
-    """Up to LONG lines of consecutive ones, longer than `beyond` pieces but not than `most`."""
+def _join_lines(
+    side: Side, lines: Sequence[str], trained_length: int, longest: int, number: int
+) -> list[str]:
+    """Up to `number` lines of consecutive ones, longer than in training, not than `longest`."""
     texts: list[str] = []
     held: list[str] = []
     pieces = 0
     for line in lines:
         held.append(line)
-        pieces += len(trained.source.ids(line)) - 1
-        if pieces > beyond:
-            if len(held) > 1 and pieces <= most:
+        pieces += len(side.ids(line)) - 1
+        if pieces > trained_length:
+            if len(held) > 1 and pieces <= longest:
                 texts.append(" ".join(held))
             held, pieces = [], 0
-        if len(texts) == LONG:
+        if len(texts) == number:
             break
     return texts

@@ -45,7 +45,7 @@ def settings_of(
     one vocabulary.
     """
     if model["tie"] == "all" and not shared:
-        raise UserError("one matrix of embeddings, but source and target number pieces otherwise")
+        raise UserError("one matrix of embeddings, but source and target number pieces differently")
     composed = deepcopy(_compose(tuple(encoding)))
     settings = with_decode(composed, {"unknown": "allow", "length_penalty": "power", **decode})
     source, target = languages
@@ -63,11 +63,11 @@ def _compose(encoding: tuple[str, ...]) -> Settings:
     return experiment_of((*data, *encoding)).settings
 
 
-def fit_keys(path: Path, schema: type, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
-    """Our keys with checked values; `given`: by each key of a file, our key and its value."""
+def fit_keys(path: Path, schema: type, values: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    """nmt's keys with checked values, by the key of a file: nmt's key and the value."""
     kinds = keys_of(schema)
     try:
-        return {ours: fit(kinds[ours].kind, v, theirs) for theirs, (ours, v) in given.items()}
+        return {key: fit(kinds[key].kind, value, name) for name, (key, value) in values.items()}
     except UserError as error:
         raise invalid(path, str(error)) from None
 
@@ -79,20 +79,20 @@ def make_trained(
     sides: Sequence[Side],
     longest: int | None,
 ) -> Trained:
-    """The model with these tensors, under our names; `longest`: see settings_of."""
+    """The model with these tensors, under nmt's names; `longest`: see settings_of."""
     source, target = sides
     model = model_of(settings, source, target, tensors, path)
     return Trained(settings, model, source, target, {"longest_source": longest})
 
 
-def in_order(path: Path, ids: Mapping[str, Any]) -> list[str]:
+def order_pieces(path: Path, ids: Mapping[str, Any]) -> list[str]:
     """The pieces that a file numbers, in that order; UserError (65) for a missing number."""
     if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
         raise invalid(path, f"expected the ids 0 to {len(ids) - 1}, each once")
     return sorted(ids, key=ids.__getitem__)
 
 
-def sentencepiece(kind: type[Unigram], path: Path, language: str) -> Unigram:
+def read_unigram(kind: type[Unigram], path: Path, language: str) -> Unigram:
     """Read a segmenter from a SentencePiece model; UserError (65) for another file."""
     model = manifest.read_bytes(path)
     try:
@@ -103,9 +103,12 @@ def sentencepiece(kind: type[Unigram], path: Path, language: str) -> Unigram:
 
 def warn_of_others(path: Path, values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
     """Log the search settings of a file that are not taken over; `usual`: without effect."""
-    if found := [f"{k}={values[k]}" for k, v in usual.items() if values.get(k, v) not in (v, None)]:
-        log.warning("%s: not taken over: %s; the keys under decode. have their own values",
-                    path, ", ".join(found))  # fmt: skip
+    others = [f"{k}={values[k]}" for k, v in usual.items() if values.get(k, v) not in (v, None)]
+    if others:
+        log.warning(
+            "%s: not taken over: %s; the keys under decode. have their own values",
+            path, ", ".join(others),
+        )  # fmt: skip
 
 
 def warn_of_length_penalty(decode: Decode, engine: str) -> None:

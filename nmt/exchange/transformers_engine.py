@@ -11,29 +11,20 @@ from torch import Tensor
 
 from nmt.errors import UserError, is_out_of_memory, visible
 from nmt.exchange.interface import TRANSFORMERS, EngineScorer, Output, invalid
-from nmt.exchange.marian_ids import ABSENT, MarianIds
+from nmt.exchange.marian_weights import ABSENT, EngineIds
 from nmt.exchange.proof import IMPOSSIBLE
 from nmt.modeldir import CONFIG, Trained
 from nmt.system import manifest
 from nmt.text.vocab import BOS, EOS, Vocabulary
 
-GENERATION, PIECES, TOKENIZER = "generation_config.json", "vocab.json", "tokenizer.json"
-TOKENIZER_CONFIG = "tokenizer_config.json"
-JSON = "*config.json", "*vocab.json", TOKENIZER, "special_tokens_map.json", "added_tokens.json"
+GENERATION, TOKENIZER_CONFIG = "generation_config.json", "tokenizer_config.json"
+PIECES = "vocab.json"
+JSON = "*config.json", "*vocab.json", "tokenizer.json", "special_tokens_map.json", "added_*.json"
 MARIAN = "MarianMTModel", "MarianTokenizer"  # classes of transformers
 M2M100 = "M2M100ForConditionalGeneration", "M2M100Tokenizer"
 NLLB = M2M100[0], "NllbTokenizer"
-
-
-def check(directory: Path, needed: Sequence[str]) -> None:
-    """Raise UserError (65) for a file that is missing, or damaged JSON."""
-    for path in (directory / name for name in needed):
-        if not path.exists():
-            raise invalid(path, "the file is missing; the model is incomplete")
-    for path in (file for pattern in JSON for file in sorted(directory.glob(pattern))):
-        manifest.read(path, None)  # transformers passes over some that it refuses
-    if (directory / "adapter_config.json").exists():
-        raise invalid(directory, "weights of an adapter; give the whole model")
+# with which M2M100 and NLLB are stored; None: not stated
+TOKENIZERS = M2M100[1], NLLB[1], f"{NLLB[1]}Fast", "TokenizersBackend", None
 
 
 def classes(directory: Path) -> tuple[str, str]:
@@ -41,20 +32,16 @@ def classes(directory: Path) -> tuple[str, str]:
 
     UserError (65) for other classes, which may compute something else or add other pieces.
     """
-
-    def choose(name: str, key: str, known: Sequence[object]) -> Any:
-        path = directory / name
-        value = manifest.read(path, None).get(key) if path.exists() else None
-        if value not in known:
-            what = f"{key}={visible(value, 40)}: choose one of {', '.join(map(str, known))}"
-            raise invalid(path, f"{what}; no other model can be read")
-        return value
-
-    if choose(CONFIG, "model_type", ("marian", "m2m_100")) == "marian":
+    if (kind := manifest.read(directory / CONFIG, None).get("model_type")) == "marian":
         return MARIAN
-    kinds = M2M100[1], NLLB[1], f"{NLLB[1]}Fast", "TokenizersBackend", None
-    choose(TOKENIZER_CONFIG, "tokenizer_class", kinds)
-    choose(TOKENIZER_CONFIG, "legacy_behaviour", (None, False))
+    path = directory / TOKENIZER_CONFIG
+    tokenizer = manifest.read(path, None).get("tokenizer_class") if path.exists() else None
+    for key, value, readable in (
+        ("model_type", kind, ("m2m_100",)),
+        ("tokenizer_class", tokenizer, TOKENIZERS),
+    ):
+        if value not in readable:
+            raise invalid(directory, f"{key}={visible(value, 40)}: no such model can be read")
     return M2M100 if (directory / PIECES).exists() else NLLB
 
 
@@ -75,13 +62,13 @@ def in_transformers(directory: Path) -> Iterator[Any]:
             raise
         sentence = " ".join(str(error).split()).split(". ")[0]
         what = f"{type(error).__name__}: {visible(sentence, 300)}"
-        if isinstance(error, NotImplementedError):  # of matrices that it compares, as it ties them
-            what = f"weights of another shape than {CONFIG} asks for"
         raise invalid(directory, f"transformers cannot read it ({what})") from None
 
 
 def open_tokenizer(directory: Path, **options: Any) -> Any:
-    """The tokenizer of a directory."""
+    """The tokenizer of a directory; UserError (65) for a file of damaged JSON."""
+    for path in (file for pattern in JSON for file in sorted(directory.glob(pattern))):
+        manifest.read(path, None)  # transformers passes over some that it refuses
     with in_transformers(directory) as transformers:
         kind = getattr(transformers, classes(directory)[1])
         return kind.from_pretrained(directory, local_files_only=True, **options)
@@ -129,7 +116,7 @@ def language_id(ids: Mapping[str, int], name: str) -> int | None:
 class TransformersScorer(EngineScorer):
     """A directory opened by a model class and a tokenizer of transformers.
 
-    From our model it takes only the pieces, whose ids the tokenizer says, and the languages.
+    From nmt's model it takes only the pieces, whose ids the tokenizer says, and the languages.
     """
 
     library = TRANSFORMERS
@@ -137,8 +124,8 @@ class TransformersScorer(EngineScorer):
     def __init__(self, directory: Path, trained: Trained) -> None:
         """Raises UserError (65) for a directory that transformers cannot read."""
         decode = trained.settings.decode
-        names = decode.source_language, decode.target_language
-        options = {"src_lang": names[0].strip("_")} if names[0] else {}
+        languages = decode.source_language, decode.target_language
+        options = {"src_lang": languages[0].strip("_")} if languages[0] else {}
         self.tokenizer = open_tokenizer(directory, **options)
         if backend := getattr(self.tokenizer, "backend_tokenizer", None):
             backend.encode_special_tokens = True  # what looks like such a piece is text
@@ -148,45 +135,43 @@ class TransformersScorer(EngineScorer):
                 module.weight.data = module.create_weight()
                 self.longest_source = self.longest_target = len(module.weight)
         config, unk = self.model.generation_config, self.tokenizer.unk_token_id
-        start = config.decoder_start_token_id
-        never = {self.tokenizer.pad_token_id, start} - {self.tokenizer.eos_token_id}
-        self._never = [[i] for i in never]
+        start, eos = config.decoder_start_token_id, self.tokenizer.eos_token_id
+        self._never = [[i] for i in {self.tokenizer.pad_token_id, start} - {eos}]
         self._never += [[unk]] if [unk] in (config.bad_words_ids or []) else []
-        special = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
         # nmt takes over nothing else of generation_config.json
-        self.model.generation_config = type(config)(
-            **{key: getattr(config, key) for key in special}
+        special = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
+        kept = {key: getattr(config, key) for key in special}
+        self.model.generation_config = type(config)(**kept)
+        ids = pieces_of(self.tokenizer)
+        self.source = self._number(trained.source.vocabulary, ids[0], start)
+        self.target = self._number(trained.target.vocabulary, ids[1], start)
+        self._before_source, language = (
+            [language_id(known, name)] if name else []
+            for name, known in zip(languages, ids, strict=True)
         )
-        both = pieces_of(self.tokenizer)
-        self.source = self._number(trained.source.vocabulary, both[0], start)
-        self.target = self._number(trained.target.vocabulary, both[1], start)
-        source_language, target_language = (
-            [language_id(ids, name)] if name else [] for name, ids in zip(names, both, strict=True)
-        )
-        self._before_source = source_language
-        self._before_target = [start, *target_language]
+        self._before_target = [start, *language]
         self.absent = self.barred = self.target.absent
 
-    def _number(self, vocabulary: Vocabulary, ids: Mapping[str, int], start: int) -> MarianIds:
-        """The tokenizer's ids of our pieces; made-up pieces get the remaining rows."""
+    def _number(self, vocabulary: Vocabulary, ids: Mapping[str, int], start: int) -> EngineIds:
+        """The tokenizer's ids of nmt's pieces; made-up pieces get the remaining rows."""
         t, pieces = self.tokenizer, vocabulary.to_json()
         used = {start, *t.all_special_ids, *(ids[piece] for piece in pieces if piece in ids)}
         free = (i for i in count() if i not in used)
         order = [ids[piece] if piece in ids else next(free) for piece in pieces]
         pad = ABSENT if t.pad_token_id == start else t.pad_token_id
-        return MarianIds(vocabulary, [pad, start, t.eos_token_id, t.unk_token_id, *order])
+        return EngineIds(vocabulary, [pad, start, t.eos_token_id, t.unk_token_id, *order])
 
     def source_ids(self, line: str) -> list[int]:
         """The ids of a line with eos, without the language that the tokenizer puts first."""
         ids = self.tokenizer(line, split_special_tokens=True)["input_ids"]
         before = len(self._before_source)
-        return self.source.ours(ids[before:] if ids[:before] == self._before_source else ids)
+        return self.source.to_nmt(ids[before:] if ids[:before] == self._before_source else ids)
 
     def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[Tensor]:
         """Log-probabilities of all ids but PAD."""
         for source, target in pairs:
+            before = torch.tensor([[*self._before_target, *self.target.to_engine(target)]])
             with torch.inference_mode():
-                before = torch.tensor([[*self._before_target, *self.target.of(target)]])
                 logits = self.model(**self._inputs(source), decoder_input_ids=before).logits[0]
             rows = logits[len(self._before_target) - 1 :].log_softmax(-1)
             rows = rows[:, self.target.numbers[BOS:]]
@@ -207,9 +192,9 @@ class TransformersScorer(EngineScorer):
             bad_words_ids=self._never,
             max_new_tokens=limit + 1,  # eos, too
         )
-        ids = self.target.ours(row.tolist()[len(self._before_target) :])
+        ids = self.target.to_nmt(row.tolist()[len(self._before_target) :])
         return Output(ids[:-1], ids[-1] == EOS)
 
     def _inputs(self, source: list[int]) -> dict[str, Tensor]:
-        ids = torch.tensor([[*self._before_source, *self.source.of([*source, EOS])]])
+        ids = torch.tensor([[*self._before_source, *self.source.to_engine([*source, EOS])]])
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}

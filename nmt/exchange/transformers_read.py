@@ -1,8 +1,7 @@
 """Read models of Hugging Face: Marian (OPUS-MT), M2M100 and NLLB.
 
-The classes of transformers read the files; here their tensors become ours. A setting with which the
-model would compute something else is refused by name. `trained_length`: pieces of the longest
-source in training; None: unknown, since the size of the table of positions does not tell.
+The classes of transformers read the files; here their tensors become nmt's. What would compute
+something else is refused by name, or by the proof: transformers is always there to compare with.
 """
 
 import logging
@@ -17,35 +16,39 @@ from torch import Tensor
 from nmt.config.settings import Model
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import UserError
-from nmt.exchange import m2m100_tokens, marian_ids, marian_weights, transformers_engine
-from nmt.exchange.export_engines import M2M100, MARIAN
+from nmt.exchange import export_engines, marian_weights
 from nmt.exchange.interface import TRANSFORMERS, Imported, invalid
-from nmt.exchange.m2m100_tokens import MADE_UP, SPM
-from nmt.exchange.marian_ids import ABSENT, MarianIds
-from nmt.exchange.marian_weights import BIAS, HUGGING_FACE, OUTPUT
+from nmt.exchange.marian_weights import ABSENT, BIAS, HUGGING_FACE, OUTPUT, EngineIds, number_pieces
 from nmt.exchange.settings import (
     UNNAMED,
     fit_keys,
-    in_order,
     make_trained,
-    sentencepiece,
+    order_pieces,
+    read_unigram,
     settings_of,
     warn_of_others,
 )
 from nmt.exchange.transformers_engine import (
     GENERATION,
-    PIECES,
-    TOKENIZER,
+    MARIAN,
     TOKENIZER_CONFIG,
     TransformersScorer,
+    classes,
     language_id,
+    open_model,
+    open_tokenizer,
+    pieces_of,
 )
 from nmt.modeldir import CONFIG, in_file
 from nmt.text.side import Side
 from nmt.text.unigram import MarianSegmenter, Unigram
 from nmt.text.vocab import UNK
 
-SHAPE = {  # key of config.json -> ours, under `model`
+SPM = "sentencepiece.bpe.model"  # of M2M100 and NLLB
+MADE_UP = "madeupword"  # with a number: name of a row of the embedding without a piece
+MOST_MADE_UP = 1000  # such rows; NLLB has 2, M2M100 8, and some numbers of rows are rounded up
+TABLE_ERROR = 0.0021  # of stored sinusoids: numbers up to 1, rounded to bfloat16 by 0.00195 at most
+SHAPE = {  # key of config.json -> nmt's, under `model`
     "activation_dropout": "feedforward_dropout",
     "activation_function": "activation",
     "attention_dropout": "attention_dropout",
@@ -67,94 +70,80 @@ UNSHARED: dict[str, Any] = {  # unsupported keys of generation_config.json -> wi
     "bad_words_ids": [],
 }
 log = logging.getLogger(__name__)
-MOST_MADE_UP = 1000  # rows without a piece; NLLB has 2, M2M100 8, and some are rounded up
-TABLE_ERROR = 0.0021  # of stored sinusoids: numbers up to 1, rounded to bfloat16 by 0.00195 at most
 
 
-def marian(directory: Path, trained_length: int | None = None) -> Imported:
-    """Read a Marian model with its segmenters."""
-    models = "source.spm", "target.spm"
-    transformers_engine.check(directory, (CONFIG, PIECES, *models))
-    tokenizer = transformers_engine.open_tokenizer(directory)
-    languages = [str(name or UNNAMED) for name in (tokenizer.source_lang, tokenizer.target_lang)]
-    segmenters = [
-        sentencepiece(MarianSegmenter, directory / name, language)
-        for name, language in zip(models, languages, strict=True)
-    ]
-    return _imported(directory, tokenizer, segmenters, {}, languages, trained_length)
-
-
-def m2m100(
+def read(
     directory: Path, trained_length: int | None = None, languages: Sequence[str] | None = None
 ) -> Imported:
-    """Read an M2M100 or NLLB model with its segmenter.
+    """Read a model with its segmenters.
 
-    `languages`: of source and target; None: those of the tokenizer's config.
+    `trained_length`: pieces of the longest source in training; None: unknown, since the size of the
+    table of positions does not tell. `languages`: of source and target, in M2M100 and NLLB; None:
+    those of the tokenizer's config.
     """
-    has_model = (directory / PIECES).exists() or (directory / SPM).exists()
-    transformers_engine.check(directory, (CONFIG, SPM if has_model else TOKENIZER))
-    tokenizer = transformers_engine.open_tokenizer(directory)
-    named = [tokenizer.init_kwargs.get(key) for key in ("src_lang", "tgt_lang")]
-    source, target = languages or named
-    if not languages and None not in named:
-        log.warning(
-            "no --languages: the model translates from %s to %s, as %s says",
-            source, target, TOKENIZER_CONFIG,
-        )  # fmt: skip
-    if source is None or target is None:
-        raise UserError(
-            f"{directory}: a model of many languages, of which its tokenizer names no two; add "
-            "--languages SOURCE,TARGET, as deu_Latn,eng_Latn or de,en"
-        )
-    segmenter = m2m100_tokens.read_segmenter(directory, tokenizer, str(source))
-    chosen = {"source_language": str(source), "target_language": str(target)}
-    both = [UNNAMED, UNNAMED]
-    return _imported(directory, tokenizer, [segmenter] * 2, chosen, both, trained_length)
-
-
-def _imported(
-    directory: Path,
-    tokenizer: Any,
-    segmenters: Sequence[Unigram],
-    decode: Mapping[str, Any],
-    languages: Sequence[str],
-    longest: int | None,
-) -> Imported:
-    """The model of a directory; `decode`: keys of that group."""
-    model = transformers_engine.open_model(directory)
+    is_marian = classes(directory) == MARIAN
+    for name in ("source.spm", "target.spm") if is_marian else (SPM,):
+        if not (directory / name).exists():
+            advice = "copy it from the model that this one was made of"
+            raise invalid(directory / name, f"the file is missing; {advice}")
+    tokenizer = open_tokenizer(directory)
+    data_languages, chosen = [UNNAMED, UNNAMED], dict[str, str]()
+    if is_marian:
+        named = tokenizer.source_lang, tokenizer.target_lang
+        data_languages = [str(name or UNNAMED) for name in named]
+        segmenters: list[Unigram] = [
+            read_unigram(MarianSegmenter, directory / f"{side}.spm", language)
+            for side, language in zip(("source", "target"), data_languages, strict=True)
+        ]
+    else:
+        chosen = _choose_languages(directory, tokenizer, languages)
+        segmenters = [read_unigram(Unigram, directory / SPM, chosen["source_language"])] * 2
+    model = open_model(directory)
     config, generation = model.config.to_dict(), model.generation_config.to_dict()
-    is_marian = config["model_type"] == "marian"
-    architecture = MARIAN if is_marian else M2M100
+    tensors = _read_tensors(directory, model)
+    ids = _number_sides(directory, tokenizer, generation["decoder_start_token_id"], tensors)
+    architecture = export_engines.MARIAN if is_marian else export_engines.M2M100
     share = {} if is_marian else {"share_encoder_decoder_embeddings": True}
-    shape = to_shape(directory / CONFIG, config | share)
+    shape = read_shape(directory / CONFIG, config | share)
     shape["norm"] = architecture.model["norm"]
-    first = architecture.sinusoids.start
-    if not is_marian and config["pad_token_id"] != first - 1:
-        raise invalid(directory / CONFIG, f"pad_token_id: must be {first - 1}")
-    path, tensors = directory / GENERATION, _weights(directory, model)
-    start, ends = generation["decoder_start_token_id"], generation["eos_token_id"]
-    eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
-    if start not in (eos, pad) or {*(ends if isinstance(ends, list) else [ends])} != {eos}:
-        what = f"decoder_start_token_id={start}, eos_token_id={ends}: by the tokenizer an output"
-        raise invalid(path, f"{what} begins with {pad} or {eos}, and ends with {eos}")
-    ids = _number_sides(directory, tokenizer, start, tensors)
-    known = transformers_engine.pieces_of(tokenizer)[1]
-    if generation["forced_bos_token_id"] == language_id(known, decode.get("target_language", "")):
+    target_language = chosen.get("target_language", "")
+    if generation["forced_bos_token_id"] == language_id(pieces_of(tokenizer)[1], target_language):
         generation["forced_bos_token_id"] = None  # is taken over
     if generation["max_length"] == config["max_position_embeddings"]:
         generation["max_length"] = None  # no limit but the table's
-    encoding, search = architecture.sinusoids.overrides(), read_search(path, generation, ids[1])
-    shared = ids[0] is ids[1]
-    with in_file(path):
-        settings = settings_of(encoding, {**search, **decode}, shape, longest, shared, languages)
-    ours = marian_weights.to_ours(directory, tensors, settings.model, ids, HUGGING_FACE)
+    search = read_search(directory / GENERATION, generation, tokenizer, ids[1])
+    positions, shared = architecture.sinusoids.overrides(), ids[0] is ids[1]
+    with in_file(directory / GENERATION):
+        settings = settings_of(
+            positions, search | chosen, shape, trained_length, shared, data_languages
+        )
+    weights = marian_weights.to_nmt(directory, tensors, settings.model, ids, HUGGING_FACE)
     sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, ids, strict=True)]
-    trained = make_trained(directory, settings, ours, sides, longest)
+    trained = make_trained(directory, settings, weights, sides, trained_length)
     trained.facts["positions"] = config["max_position_embeddings"]
     return Imported(trained, TRANSFORMERS, partial(TransformersScorer, directory, trained))
 
 
-def _weights(directory: Path, model: Any) -> dict[str, Tensor]:
+def _choose_languages(
+    directory: Path, tokenizer: Any, languages: Sequence[str] | None
+) -> dict[str, str]:
+    """The keys under `decode` for the languages of a model of many."""
+    named = [tokenizer.init_kwargs.get(key) for key in ("src_lang", "tgt_lang")]
+    if not languages and None in named:
+        raise UserError(
+            f"{directory}: a model of many languages, of which its tokenizer names no two; add "
+            "--languages SOURCE,TARGET, as deu_Latn,eng_Latn or de,en"
+        )
+    source, target = map(str, languages or named)
+    if not languages:
+        log.warning(
+            "no --languages: the model translates from %s to %s, as %s says",
+            source, target, TOKENIZER_CONFIG,
+        )  # fmt: skip
+    return {"source_language": source, "target_language": target}
+
+
+def _read_tensors(directory: Path, model: Any) -> dict[str, Tensor]:
     """The tensors of a model but its sinusoids; UserError (65) for other positions."""
     tensors = {n.removeprefix("model."): t for n, t in model.state_dict().items()}
     for name, module in model.model.named_modules():
@@ -169,23 +158,26 @@ def _weights(directory: Path, model: Any) -> dict[str, Tensor]:
 
 def _number_sides(
     directory: Path, tokenizer: Any, start: int, tensors: Mapping[str, Tensor]
-) -> list[MarianIds]:
+) -> list[EngineIds]:
     """The ids of source and target, one object if both share a vocabulary."""
-    both = transformers_engine.pieces_of(tokenizer)
+    both = pieces_of(tokenizer)
     for token in tokenizer.added_tokens_decoder.values():
         if token.content not in {**both[0], **both[1]} or not token.special:
             what = f"added_tokens.json or the tokenizer's config adds {token.content}, which is one"
             raise invalid(directory, f"{what} piece anywhere in a line; that cannot be read")
     eos, unk, pad = (getattr(tokenizer, f"{name}_token_id") for name in ("eos", "unk", "pad"))
+    if start not in (eos, pad):
+        what = f"decoder_start_token_id={start}: neither the tokenizer's eos nor its padding"
+        raise invalid(directory / GENERATION, what)
 
-    def number(known: Mapping[str, int], rows: int) -> MarianIds:
-        pieces = in_order(directory, known)
+    def number(piece_ids: Mapping[str, int], rows: int) -> EngineIds:
+        pieces = order_pieces(directory, piece_ids)
         if not 0 <= rows - len(pieces) <= MOST_MADE_UP:
             what = f"its tokenizer has {len(pieces)} pieces, but the embedding has {rows} rows"
             raise invalid(directory, what)
         pieces += [f"{MADE_UP}{n}" for n in range(rows - len(pieces))]
         special = [ABSENT if pad == start else pad, start, eos, unk]
-        return marian_ids.number(directory, pieces, special)
+        return number_pieces(directory, pieces, special)
 
     rows = len(tensors["encoder.embed_tokens.weight"]), len(tensors[OUTPUT])
     source = number(both[0], rows[0])
@@ -193,35 +185,32 @@ def _number_sides(
     return [source, source if one else number(both[1], rows[1])]
 
 
-def to_shape(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys under `model` of our settings, from config.json.
+def read_shape(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys under `model` of nmt's settings, from config.json.
 
     Keys that transformers ignores, such as normalize_before, are ignored.
     """
-    shared = values.get("share_encoder_decoder_embeddings")
-    tied = values.get("tie_word_embeddings")
-    if values.get("scale_embedding") is not True:
-        raise invalid(path, f"scale_embedding={values.get('scale_embedding')}: must be true")
-    if values.get("quantization_config"):
-        raise invalid(path, "quantization_config: quantised weights")
-    for key in ("attention_heads", "ffn_dim"):
-        if values.get(f"decoder_{key}") != values.get(f"encoder_{key}"):
-            raise invalid(path, f"decoder_{key}: must be that of the encoder")
-    shape = {key: (ours, values.get(key)) for key, ours in SHAPE.items()}
-    if values.get("activation_function") == "silu":
-        shape["activation_function"] = ("activation", "swish")
+    activation = config.get("activation_function")
+    config = {**config, "activation_function": "swish" if activation == "silu" else activation}
+    tied, shared = config["tie_word_embeddings"], config["share_encoder_decoder_embeddings"]
     tie = "all" if shared else "target" if tied else "none"
+    shape = {key: (key_in_nmt, config.get(key)) for key, key_in_nmt in SHAPE.items()}
     return fit_keys(path, Model, shape) | {"tie": tie}
 
 
-def read_search(path: Path, values: Mapping[str, Any], target: MarianIds) -> dict[str, Any]:
-    """Our keys under `decode`, from generation_config.json; keys not taken over are logged."""
-    never = values.get("bad_words_ids") or []
+def read_search(
+    path: Path, generation: Mapping[str, Any], tokenizer: Any, target: EngineIds
+) -> dict[str, Any]:
+    """The keys under `decode`, from generation_config.json; keys not taken over are logged."""
+    ends = generation["eos_token_id"]
+    if ends not in (tokenizer.eos_token_id, [tokenizer.eos_token_id]):
+        raise invalid(path, f"eos_token_id={ends}: not the tokenizer's, {tokenizer.eos_token_id}")
+    never = generation.get("bad_words_ids") or []
     never = never if isinstance(never, list) else [never]
     unknown = "forbid" if [target.numbers[UNK]] in never else "allow"
-    ours = target.never(FORBIDDEN[unknown])
-    others = [ids for ids in never if ids not in ours]
-    warn_of_others(path, {**values, "bad_words_ids": others}, UNSHARED)
-    beam, alpha = (values[key] for key in ("num_beams", "length_penalty"))
+    in_nmt = target.never(FORBIDDEN[unknown])
+    others = [ids for ids in never if ids not in in_nmt]
+    warn_of_others(path, {**generation, "bad_words_ids": others}, UNSHARED)
+    beam, alpha = (generation[key] for key in ("num_beams", "length_penalty"))
     beam, alpha = 1 if beam is None else beam, 1.0 if alpha is None else alpha
     return {"beam_size": beam, "alpha": alpha, "unknown": unknown}

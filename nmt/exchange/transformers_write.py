@@ -1,5 +1,6 @@
 """Write models as directories of Hugging Face: Marian, M2M100, NLLB."""
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,9 @@ from safetensors import SafetensorError
 from nmt.config.settings import Decode, Model
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import Exit, UserError
-from nmt.exchange import m2m100_tokens, marian_ids, marian_weights, model_card
-from nmt.exchange import transformers_engine as files
+from nmt.exchange import marian_weights, model_card
 from nmt.exchange.interface import EngineScorer, Export
-from nmt.exchange.marian_ids import MarianIds
-from nmt.exchange.marian_weights import BIAS, HUGGING_FACE, OUTPUT
+from nmt.exchange.marian_weights import BIAS, HUGGING_FACE, OUTPUT, EngineIds, number_opus
 from nmt.exchange.requirements import component_order, sentencepiece_of
 from nmt.exchange.settings import UNNAMED, warn_of_length_penalty
 from nmt.exchange.transformers_engine import (
@@ -23,64 +22,57 @@ from nmt.exchange.transformers_engine import (
     MARIAN,
     NLLB,
     PIECES,
-    TOKENIZER,
+    TOKENIZER_CONFIG,
     TransformersScorer,
+    in_transformers,
+    open_tokenizer,
 )
-from nmt.exchange.transformers_read import SHAPE
+from nmt.exchange.transformers_read import MADE_UP, SHAPE, SPM
 from nmt.modeldir import Trained
 from nmt.system import manifest
-from nmt.text.vocab import BOS, EOS
+from nmt.text.side import Side
+from nmt.text.vocab import BOS, EOS, Vocabulary
 
 POSITIONS = 1024  # of the table, as in the largest models; an imported model keeps its number
+FIRST = ["<s>", "<pad>", "</s>", "<unk>"]  # of M2M100 and NLLB, by id; <s> is nmt's first piece
+FIRST_IDS = [1, 2, 2, 3, 0]  # there, of nmt's special ids and of that piece
 TRAINED = "train with trainer.freeze=[embeddings,output.bias]"
 
 
 def prepare_marian(trained: Trained) -> Export:
-    """Prepare the export of a Marian model; UserError for a model of another form."""
-    ids = marian_ids.with_padding(trained.source.vocabulary, trained.target.vocabulary)
-    positions = _count_positions(trained)
-
-    def write(directory: Path, precision: str) -> EngineScorer:
-        _write_files(directory, _tokenizer_of_marian(trained, ids, positions))
-        _write_weights(directory, trained, MARIAN[0], ids, positions)
-        return TransformersScorer(directory, trained)
-
+    """Prepare the export of a Marian model."""
+    ids = number_opus(trained.source.vocabulary, trained.target.vocabulary)
+    most = _count_positions(trained) - 2
     return Export(
-        trained, write, lambda path: model_card.program(trained, path, positions - 2, MARIAN)
+        trained,
+        partial(_write, trained, MARIAN, ids, _tokenizer_of_marian(trained, ids)),
+        lambda path: model_card.program(trained, path, most, MARIAN),
     )
 
 
 def prepare_m2m100(trained: Trained) -> Export:
-    """Prepare the export of an M2M100 or NLLB model; UserError for a model of another form."""
+    """Prepare the export of an M2M100 or NLLB model; UserError if a part has no counterpart."""
     output, decode = trained.model.output, trained.settings.decode
-    names = decode.source_language, decode.target_language
+    languages = decode.source_language, decode.target_language
     bias = output.bias.clone()
     bias[BOS] = 0
     differs = not torch.equal(output.weight[BOS], output.weight[EOS])
     for wrong, what, why in (
-        (None in names, "decode.source_language and target_language", "never null there"),
+        (None in languages, "decode.source_language and target_language", "never null there"),
         (bias.any(), "an output.bias other than 0", TRAINED),
         (differs, "an embedding of bos other than that of eos", TRAINED),
     ):
         if wrong:
-            raise UserError(
-                f"{what}: cannot be exported to M2M100 ({why}); export --to ctranslate2"
-            )
-    languages = [str(name) for name in names]
-    tokenizer = m2m100_tokens.to_files(trained.source, languages)
-    ids = [m2m100_tokens.number(s.vocabulary) for s in (trained.source, trained.target)]
-
-    def write(directory: Path, precision: str) -> EngineScorer:
-        _write_files(directory, tokenizer)
-        _write_weights(directory, trained, M2M100[0], ids, _count_positions(trained))
-        if PIECES not in tokenizer:  # NLLB: transformers makes tokenizer.json of the others
-            backend = files.open_tokenizer(directory).backend_tokenizer
-            backend.save(str(directory / TOKENIZER))
-        return TransformersScorer(directory, trained)
-
+            what = f"{what}: cannot be exported to M2M100 ({why})"
+            raise UserError(f"{what}; export --to ctranslate2")
+    tokenizer = _tokenizer_of_m2m100(trained.source, list(map(str, languages)))
     classes = M2M100 if PIECES in tokenizer else NLLB
-    code = partial(model_card.program, trained, most=None, classes=classes)
-    return Export(trained, write, code)
+    ids = [_number_m2m100(side.vocabulary) for side in (trained.source, trained.target)]
+    return Export(
+        trained,
+        partial(_write, trained, classes, ids, tokenizer),
+        partial(model_card.program, trained, most=None, classes=classes),
+    )
 
 
 def _count_positions(trained: Trained) -> int:
@@ -88,47 +80,28 @@ def _count_positions(trained: Trained) -> int:
     return max(positions or POSITIONS, (longest or 0) + 1)
 
 
-def _write_files(directory: Path, contents: Mapping[str, bytes]) -> None:
+def _write(
+    trained: Trained,
+    classes: tuple[str, str],
+    ids: Sequence[EngineIds],
+    tokenizer: Mapping[str, bytes],
+    directory: Path,
+    precision: str,
+) -> EngineScorer:
+    """Write the tokenizer's files; let transformers write weights and configs; open the result."""
     directory.mkdir()
-    for name, data in contents.items():
+    for name, data in tokenizer.items():
         (directory / name).write_bytes(data)
-
-
-def _tokenizer_of_marian(
-    trained: Trained, ids: Sequence[MarianIds], positions: int
-) -> dict[str, bytes]:
-    data, (source, target) = trained.settings.data, ids
-    languages = {"source_lang": data.source_language, "target_lang": data.target_language}
-    separate = source.vocabulary.to_json() != target.vocabulary.to_json()
-    config = {
-        **{key: language for key, language in languages.items() if language != UNNAMED},
-        "model_max_length": positions,
-        "separate_vocabs": separate,
-        "tokenizer_class": MARIAN[1],
-    }
-    return {
-        files.TOKENIZER_CONFIG: manifest.dump(config),
-        PIECES: manifest.dump(source.to_json()),
-        **({"target_vocab.json": manifest.dump(target.to_json())} if separate else {}),
-        "source.spm": sentencepiece_of(trained.source),
-        "target.spm": sentencepiece_of(trained.target),
-    }
-
-
-def _write_weights(
-    directory: Path, trained: Trained, kind: str, ids: Sequence[MarianIds], positions: int
-) -> None:
-    """Let transformers write weights, config.json and generation_config.json."""
-    source, target = ids
-    config = to_config(trained.settings.model, source, target, positions)
-    search = to_generation(trained.settings.decode, target, positions)
+    positions = _count_positions(trained)
+    config = to_config(trained.settings.model, ids, positions)
+    search = to_generation(trained.settings.decode, ids[1], positions)
     order = component_order(trained.model)
-    tensors = marian_weights.to_theirs(trained, order, ids, HUGGING_FACE)
+    tensors = marian_weights.to_engine(trained, order, ids, HUGGING_FACE)
     bias = tensors.pop(BIAS)[None]
     tensors = {n if n == OUTPUT else f"model.{n}": t for n, t in tensors.items()}
-    tensors |= {BIAS: bias} if kind == MARIAN[0] else {}
-    with files.in_transformers(directory) as transformers:
-        model_class = getattr(transformers, kind)
+    tensors |= {BIAS: bias} if classes == MARIAN else {}
+    with in_transformers(directory) as transformers:
+        model_class = getattr(transformers, classes[0])
         config_class = model_class.config_class
         keys = {key: v for key, v in config.items() if hasattr(config_class, key)}
         model = model_class.from_pretrained(None, config=config_class(**keys), state_dict=tensors)
@@ -137,12 +110,79 @@ def _write_weights(
         model.save_pretrained(directory)
     except SafetensorError as error:  # of a full disk, too
         raise UserError(f"{directory}: {error}", Exit.IO) from None
+    if classes == NLLB:  # transformers makes tokenizer.json of the other files
+        backend = open_tokenizer(directory).backend_tokenizer
+        backend.save(str(directory / "tokenizer.json"))
+    return TransformersScorer(directory, trained)
 
 
-def to_config(shape: Model, source: MarianIds, target: MarianIds, positions: int) -> dict[str, Any]:
-    """The keys of config.json."""
+def _tokenizer_of_marian(trained: Trained, ids: Sequence[EngineIds]) -> dict[str, bytes]:
+    data, (source, target) = trained.settings.data, ids
+    languages = {"source_lang": data.source_language, "target_lang": data.target_language}
+    separate = source.vocabulary.to_json() != target.vocabulary.to_json()
+    config = {
+        **{key: language for key, language in languages.items() if language != UNNAMED},
+        "model_max_length": _count_positions(trained),
+        "separate_vocabs": separate,
+        "tokenizer_class": MARIAN[1],
+    }
     return {
-        **{theirs: getattr(shape, ours) for theirs, ours in SHAPE.items()},
+        TOKENIZER_CONFIG: manifest.dump(config),
+        PIECES: manifest.dump(source.to_json()),
+        **({"target_vocab.json": manifest.dump(target.to_json())} if separate else {}),
+        "source.spm": sentencepiece_of(trained.source),
+        "target.spm": sentencepiece_of(trained.target),
+    }
+
+
+def _number_m2m100(vocabulary: Vocabulary) -> EngineIds:
+    """The ids of a vocabulary whose first piece is <s>."""
+    others = range(len(FIRST), len(FIRST) - 1 + len(vocabulary.to_json()))
+    return EngineIds(vocabulary, [*FIRST_IDS, *others])
+
+
+def _tokenizer_of_m2m100(side: Side, languages: Sequence[str]) -> dict[str, bytes]:
+    """The tokenizer's files; UserError for a vocabulary without the languages of M2M100 or NLLB.
+
+    M2M100 numbers the pieces in vocab.json, and its languages after them. Of NLLB, transformers
+    makes tokenizer.json.
+    """
+    from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
+
+    first, *others = side.vocabulary.to_json()
+    pieces = [first, *FIRST[1:], *others]
+    in_tokenizer = [piece for piece in pieces if not piece.startswith(MADE_UP)]
+    source, target = (language.strip("_") for language in languages)
+    config: dict[str, Any] = {"src_lang": source, "tgt_lang": target}
+    files = {SPM: sentencepiece_of(side)}
+    for name, codes in FAIRSEQ_LANGUAGE_CODES.items():
+        bracketed = [f"__{code}__" for code in codes]
+        if in_tokenizer[-len(bracketed) :] == bracketed:
+            numbered = {p: n for n, p in enumerate(in_tokenizer[: -len(bracketed)])}
+            config |= {"tokenizer_class": M2M100[1], "language_codes": name}
+            config |= {"additional_special_tokens": bracketed}
+            config |= {"num_madeup_words": len(pieces) - len(in_tokenizer)}
+            files[PIECES] = manifest.dump(numbered)
+            return files | {TOKENIZER_CONFIG: manifest.dump(config)}
+    codes = [p for p in in_tokenizer if re.fullmatch("[a-z]{3}_[A-Z][a-z]{3}", p)]
+    if first != FIRST[0] or not codes:
+        what = "it has not the languages of M2M100 or NLLB; export --to ctranslate2"
+        raise UserError(f"the vocabulary cannot be exported to M2M100: {what}")
+    config |= {"tokenizer_class": NLLB[1], "additional_special_tokens": codes}
+    of_text = {*side.segmenter.pieces} - {*codes}
+    config["added_tokens_decoder"] = {
+        str(number): {"content": piece, "special": True, "lstrip": piece == "<mask>"}
+        for number, piece in enumerate(in_tokenizer)
+        if piece not in of_text
+    }
+    return files | {TOKENIZER_CONFIG: manifest.dump(config)}
+
+
+def to_config(shape: Model, ids: Sequence[EngineIds], positions: int) -> dict[str, Any]:
+    """The keys of config.json."""
+    source, target = ids
+    return {
+        **{key: getattr(shape, key_in_nmt) for key, key_in_nmt in SHAPE.items()},
         "scale_embedding": True,
         "share_encoder_decoder_embeddings": shape.tie == "all",
         "tie_word_embeddings": shape.tie != "none",
@@ -153,8 +193,8 @@ def to_config(shape: Model, source: MarianIds, target: MarianIds, positions: int
     }
 
 
-def to_generation(decode: Decode, target: MarianIds, positions: int) -> dict[str, Any]:
-    """The keys of generation_config.json for our search settings."""
+def to_generation(decode: Decode, target: EngineIds, positions: int) -> dict[str, Any]:
+    """The keys of generation_config.json for nmt's search settings."""
     warn_of_length_penalty(decode, "transformers")
     return {
         "bad_words_ids": target.never(FORBIDDEN[decode.unknown]),
@@ -165,7 +205,7 @@ def to_generation(decode: Decode, target: MarianIds, positions: int) -> dict[str
     }
 
 
-def special_ids(target: MarianIds) -> dict[str, int]:
+def special_ids(target: EngineIds) -> dict[str, int]:
     """The ids in both files."""
     eos = target.numbers[EOS]
     ids = {"decoder_start_token_id": target.numbers[BOS], "pad_token_id": target.pad}

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from sentencepiece import SentencePieceProcessor
 
-from nmt.exchange.m2m100_tokens import FIRST
+from nmt.exchange.transformers_write import FIRST
 from nmt.toy import pairs
 from tests.encodings.agreement import theirs
 from tests.exchange.marian_models import train

@@ -63,29 +63,12 @@ def make(place: Path, relative: bool, precision: str = "float32", **config: Any)
     return place
 
 
-def make_checkpoint(place: Path, relative: bool, **more: Any) -> Path:
-    """Write MODEL_step_N.pt as OpenNMT-py 3.5 does, and the SentencePiece models next to it."""
-    place.mkdir()
-    names = segment(place)
-    weights, opt = Checkpoint(len(names)), options(relative, **more)
-    theirs("ctranslate2.converters.opennmt_py")._get_model_spec_seq2seq(
-        opt, weights, [names], [names], 1
-    )  # draws them
-    generator = {n: weights.pop(f"generator.{n}") for n in ("weight", "bias")}
-    torch.save(
-        {"model": dict(weights), "generator": generator, "opt": opt, "optim": {},
-         "vocab": {"src": names, "tgt": names}},
-        place / "model_step_9.pt",
-    )  # fmt: skip
-    return place / "model_step_9.pt"
-
-
-def options(relative: bool, **more: Any) -> Namespace:
+def options(relative: bool) -> Namespace:
     """The options of OpenNMT-py with which a model was trained."""
     return Namespace(
         enc_layers=2, dec_layers=1, heads=HEADS, max_relative_positions=TAU if relative else 0,
         position_encoding=not relative, pos_ffn_activation_fn="relu", encoder_type="transformer",
-        decoder_type="transformer", **more,
+        decoder_type="transformer",
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from nmt.text.languages import languages_of
 from nmt.text.vocab import BOS, EOS
 from tests.encodings.agreement import theirs
 from tests.exchange import marian_models
-from tests.exchange.opennmt_models import LINES, TAU, make, make_checkpoint
+from tests.exchange.opennmt_models import LINES, TAU, make
 from tests.exchange.test_ctranslate2_export import LETTERS, made
 from tests.exchange.test_ctranslate2_export import LINES as LETTERED
 
@@ -212,16 +212,6 @@ def test_quantised_weights_are_those_that_ctranslate2_computes_with(
     assert ("quantised weights" in caplog.text) == precision.startswith("int")
 
 
-def test_a_checkpoint_of_opennmt_py_is_imported(tmp_path: Path) -> None:
-    file = make_checkpoint(tmp_path / "theirs", True, self_attn_type="scaled-dot-flash")
-    import_model.command([str(file), str(tmp_path / "ours"), "--trained-length", "9"])
-    trained = modeldir.load(tmp_path / "ours")
-    assert trained.settings.model.norm_epsilon == 1e-6
-    made = ctranslate2_read.read(make(tmp_path / "converted", True)).trained
-    for name, ours in trained.model.state_dict().items():
-        assert torch.equal(ours, made.model.state_dict()[name]), name
-
-
 def test_a_package_of_argos_translate_is_imported(tmp_path: Path) -> None:
     place = make(tmp_path / "model", False, "int8")
     with zipfile.ZipFile(tmp_path / "de_en.argosmodel", "w") as archive:
@@ -239,14 +229,11 @@ def test_a_package_of_argos_translate_is_imported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("a_step_1.pt", "cannot be read"), ("a.argosmodel", "cannot be read"),
-     ("parallel_step_1.pt", "parallel_residual=True"), ("bomb.argosmodel", "unpacks to more")],
-)  # fmt: skip
+    [("a.argosmodel", "cannot be read"), ("bomb.argosmodel", "unpacks to more")],
+)
 def test_a_file_that_cannot_be_unpacked_is_refused(name: str, message: str, tmp_path: Path) -> None:
     where = tmp_path / name
-    if name.startswith("parallel"):
-        make_checkpoint(tmp_path / "made", True, parallel_residual=True).rename(where)
-    elif name == "bomb.argosmodel":
+    if name == "bomb.argosmodel":
         with zipfile.ZipFile(where, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("x/model/model.bin", bytes(10**6))
     else:

@@ -66,7 +66,7 @@ def with_symbols(trained: Trained) -> Trained:
 
 def test_what_was_imported_goes_back_as_it_came(tmp_path: Path) -> None:
     make(tmp_path / "original", **KINDS["separate relu"])
-    trained = transformers_read.marian(tmp_path / "original", trained_length=12).trained
+    trained = transformers_read.read(tmp_path / "original", trained_length=12).trained
     found = export(trained, tmp_path / "made", LINES)
     assert found["compared_with"] == f"transformers {version('transformers')}"
     assert 0 < found["log_probs"] < 1e-4 and found["longest_source"] > 12
@@ -95,7 +95,7 @@ def test_models_of_our_own_go_too(tie: str, tmp_path: Path) -> None:
     trained = made("encoding=absolute", *words, shared=shared)
     found = export(trained, tmp_path / "made", [*LINES, "Der  Hund\u00a0schla\u0308ft ."])
     assert found["log_probs"] < 1e-4 and found["lines_normalised"] == 1
-    again = transformers_read.marian(tmp_path / "made").trained
+    again = transformers_read.read(tmp_path / "made").trained
     ids = torch.tensor([trained.source.ids(LINES[0])])
     assert again.source.ids(LINES[0]) == ids[0].tolist()
     with torch.no_grad():

@@ -15,7 +15,7 @@ from sentencepiece import SentencePieceProcessor
 
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
-from nmt.exchange import exporting, importing, marian_directory, marian_ids, marian_npz, proof
+from nmt.exchange import exporting, importing, marian_directory, marian_npz, proof
 from nmt.modeldir import Trained
 from nmt.text.side import Side
 from nmt.text.vocab import EOS
@@ -118,13 +118,13 @@ def test_pieces_of_any_characters_are_read_as_marian_and_ctranslate2_write_them(
     odd = ["</s>", "<unk>", '▁"', "'", "''", '"', "\\", "▁:", ":", "a:", "#", "-", "?", "~", "null"]
     odd += ["<<", "0x1F", "*", "{", ",", "é", "\u200b", "a#", "\x7f", '"\x9f', "\x85", "\u2028"]
     where = tmp_path / "vocab.yml"
-    where.write_bytes(data := marian_ids.dump_lines({p: n for n, p in enumerate(odd)}))
-    assert [*marian_ids.parse(data, where)] == odd
+    where.write_bytes(data := marian_directory.dump_vocabulary({p: n for n, p in enumerate(odd)}))
+    assert [*marian_directory.parse_vocabulary(data, where)] == odd
     assert theirs("ctranslate2.converters.marian").load_vocab(where) == odd
     ids = {piece: number for number, piece in enumerate([*odd[:-3], "y" * 300, "\x07", "\ufffe"])}
     for width in (80, 10_000):  # the first writes long keys in two lines
         text = yaml.safe_dump(ids, allow_unicode=width > 80, width=width)
-        assert marian_ids.parse(text.encode(), where) == ids
+        assert marian_directory.parse_vocabulary(text.encode(), where) == ids
 
 
 def npz(change: Callable[[Any, Any], Any]) -> Callable[[Path], None]:
@@ -182,7 +182,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "an option to come": (option("transformer-twist=1"), "transformer-twist=1: an unknown option"),
     "8 bits": (tensor("Wemb", lambda t: t.astype(np.int8)), "Wemb is int8, not float32"),
     "one too many": (tensor("encoder_l1_self_Wo_ln_scale_pre", lambda _: np.ones((1, 16), "f4")),
-                     r"encoder_l1_self_Wo_ln_scale_pre, \[16\], has no place"),
+                     "encoder_l1_self_Wo_ln_scale_pre belongs to another"),
     "another vocabulary": (tensor("Wemb", lambda t: t[:-1]), "has 61 pieces, but Wemb is"),
     "pickles": (tensor("Wemb", lambda t: t.astype(object)), "opus.npz: damaged, or holds more"),
     "a length that is none": (
@@ -250,7 +250,7 @@ def test_one_vocabulary_may_stand_in_two_files(copied: Path) -> None:
     pieces = [piece for piece in other if piece not in ("</s>", "<unk>")]
     other |= {pieces[0]: other[pieces[1]], pieces[1]: other[pieces[0]]}
     (copied / "target.yml").write_text(yaml.safe_dump(other), encoding="utf-8")
-    with pytest.raises(UserError, match=r"opus.yml and target.yml number pieces otherwise; name"):
+    with pytest.raises(UserError, match=r"opus.yml and target.yml number pieces differently; name"):
         importing.read(copied)
 
 
@@ -306,7 +306,11 @@ def test_vocabularies_of_each_form_have_pieces_that_no_normalised_text_has(copie
     bias(10, 18, 5.0)(copied)
     ids = {piece: number for number, piece in enumerate(pieces)}
     lines = "".join(f"{piece}\r\n" for piece in pieces).encode()
-    forms = {"a.yml": marian_ids.dump_lines(ids), "a.json": json.dumps(ids).encode(), "a": lines}
+    forms = {
+        "a.yml": marian_directory.dump_vocabulary(ids),
+        "a.json": json.dumps(ids).encode(),
+        "a": lines,
+    }
     for name, data in forms.items():
         (copied / name).write_bytes(data)
         decoder(vocabs=[name])(copied)

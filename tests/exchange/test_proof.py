@@ -142,7 +142,7 @@ def test_another_output_is_refused_and_measured(
             return Output(output.ids, not output.finished)
 
     ours = proof.translate_samples(trained, Copied(trained), LINES[:1])
-    with pytest.raises(UserError, match="translates it otherwise by greedy"):
+    with pytest.raises(UserError, match="gives another translation by greedy"):
         proof.certify(ours, Other(trained))
     greedy = proof.measure(ours, Other(trained))["greedy"]
     assert greedy["equal"] + greedy["ties"] < greedy["compared"]
