@@ -64,8 +64,8 @@ def is_exported(path: Path) -> bool:
 
 def settings_file(settings: Settings, precision: str) -> bytes:
     """The settings file of an export in a precision; sampling becomes beam search."""
-    known: Any = next((name for name in PRECISIONS if precision.startswith(name)), "float32")
-    decode = replace(settings.decode.by_beam(), precision=known)
+    nearest: Any = next((name for name in PRECISIONS if precision.startswith(name)), "float32")
+    decode = replace(settings.decode.by_beam(), precision=nearest)
     return manifest.dump(freeze(modeldir.portable(replace(settings, decode=decode))))
 
 
@@ -89,8 +89,8 @@ def load(path: Path) -> ExportedModel:
     pieces = [right_for[f"{side}_pieces"] for side in ("source", "target")]
     naming = Naming(
         *(
-            SideNames(known, None if most is None else most + 1 + len(language), language)
-            for known, most, language in zip(names(*vocabularies), pieces, languages, strict=True)
+            SideNames(named, None if most is None else most + 1 + len(language), language)
+            for named, most, language in zip(names(*vocabularies), pieces, languages, strict=True)
         )
     )
     facts = modeldir.facts_of(sealed)
@@ -205,7 +205,7 @@ class CTranslate2Engine:
             parallel = -(-self.threads // len(by_limit))
             for group in batches_of(lengths, self.batch_tokens, 1, parallel):
                 batch = [indices[i] for i in group]
-                named = [self.naming.source.of(sources[index].ids[:-1]) for index in batch]
+                named = [self.naming.source.to_names(sources[index].ids[:-1]) for index in batch]
                 options |= output_options(self.naming, len(batch), limit)
                 results = self.reader.translate_batch(named, asynchronous=True, **options)
                 started.append((limit, batch, results))
@@ -213,7 +213,7 @@ class CTranslate2Engine:
             for index, result in zip(batch, results, strict=True):
                 outputs = result.result()
                 hypotheses = [
-                    self._hypothesis(self.naming.target.ids(pieces), limit, s)
+                    self._hypothesis(self.naming.target.to_ids(pieces), limit, s)
                     for pieces, s in zip(outputs.hypotheses, outputs.scores, strict=True)
                 ]
                 yield index, sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
@@ -228,9 +228,9 @@ class CTranslate2Engine:
 
 
 def refuse(decode: Decode) -> None:
-    """Raise UserError for search settings that CTranslate2 lacks or treats otherwise."""
+    """Raise UserError for search settings that CTranslate2 lacks or treats differently."""
     for key, usual, why in (
-        ("method", "beam", "it draws otherwise, without a seed for each line"),
+        ("method", "beam", "it draws without a seed for each line"),
         ("position_scale", 1, "its positions are fixed"),
         ("target_length", "ratio", "no such model asks for a length"),
         *((key, free, "its search is not restricted so") for key, free in RESTRICTIONS.items()),

@@ -51,8 +51,9 @@ class CTranslate2Files:
 
     def are_equal(self, one: str, other: str) -> bool:
         """Whether two variables exist and hold the same numbers."""
-        known = self.variables
-        return one in known and other in known and np.array_equal(known[one], known[other])
+        if not {one, other} <= self.variables.keys():
+            return False
+        return np.array_equal(self.variables[one], self.variables[other])
 
     def number(self, name: str, default: int) -> int:
         """A scalar."""
@@ -80,7 +81,7 @@ class CTranslate2Files:
     def refuse_rest(self) -> None:
         """Raise UserError (65) for a variable that was not used."""
         if rest := self.variables.keys() - self.used:
-            raise self.error(f"{min(rest)} has no place in a model of nmt")
+            raise self.error(f"{min(rest)} belongs to a part that no model of nmt has")
 
 
 def read(directory: Path) -> CTranslate2Files:
@@ -98,18 +99,17 @@ def read(directory: Path) -> CTranslate2Files:
 
 def _read_vocabulary(directory: Path, side: str) -> list[str]:
     """The names of a side's ids: a JSON list, or one name a line in older directories."""
-    places = [directory / f"{name}_vocabulary.{end}" for name in ("shared", side)
-              for end in ("json", "txt")]  # fmt: skip
-    path = next((place for place in places if place.exists()), None)
+    names = (f"{name}_vocabulary.{end}" for name in ("shared", side) for end in ("json", "txt"))
+    path = next((directory / name for name in names if (directory / name).exists()), None)
     if path is None:
         raise invalid(directory, f"no {side}_vocabulary.json and no shared_vocabulary.json")
     data = manifest.read_bytes(path)
     if path.suffix == ".txt":
         return data.decode(errors="replace").removesuffix("\n").split("\n")
-    names = manifest.parse(data, path)
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    pieces = manifest.parse(data, path)
+    if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
         raise invalid(path, "expected a list of pieces")
-    return names
+    return pieces
 
 
 def _read_variables(file: io.BytesIO, path: Path) -> dict[str, NDArray[Any]]:

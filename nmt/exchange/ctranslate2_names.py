@@ -9,10 +9,10 @@ from nmt.config.settings import Decode, Model
 from nmt.text.languages import language_id
 from nmt.text.vocab import EOS, PAD, Vocabulary
 
-SPECIAL = ("<blank>", "<s>", "</s>", "<unk>")  # of our special ids, unless a piece is called so
+SPECIAL = ("<blank>", "<s>", "</s>", "<unk>")  # of nmt's special ids, if no piece is called so
 ACTIVATIONS = {"relu": 0, "swish": 2, "gelu": 3}  # ctranslate2.specs.common_spec.Activation
 STACKS = ("encoder", "decoder")
-LAYER = {  # part of a layer -> ours; several maps of one input are one there, row after row
+LAYER = {  # part of a layer -> modules of nmt; maps of one input are one there, row after row
     "self_attention/layer_norm": ["around_attention.norm"],
     "self_attention/linear_0": ["attention.query", "attention.key", "attention.value"],
     "self_attention/linear_1": ["attention.out"],
@@ -34,9 +34,9 @@ PATIENCE = 2
 
 @dataclass(frozen=True)
 class SideNames:
-    """CTranslate2's names for our ids of one side, and the length of its table of positions."""
+    """CTranslate2's names for nmt's ids of one side, and the length of its table of positions."""
 
-    names: list[str]  # by our ids; "" for an id that it does not have
+    names: list[str]  # by nmt's ids; "" for an id that it does not have
     table: int | None = None  # tokens, with a language; None: no limit
     language: Sequence[str] = ()  # the name of the language before each line, if there is one
 
@@ -45,12 +45,12 @@ class SideNames:
         """Ids of the longest line, with eos or bos; None: no limit."""
         return self.table and self.table - len(self.language)
 
-    def of(self, ids: Iterable[int]) -> list[str]:
+    def to_names(self, ids: Iterable[int]) -> list[str]:
         """The names of a line; CTranslate2 adds the eos of a source."""
         return [*self.language, *(self.names[i] for i in ids)]
 
-    def ids(self, output: Sequence[str]) -> list[int]:
-        """The way back of `of`."""
+    def to_ids(self, output: Sequence[str]) -> list[int]:
+        """The ids of an output, without its language."""
         return [self._numbers[name] for name in output[len(self.language) :]]
 
     @cached_property
@@ -89,7 +89,7 @@ def prefixes(decode: Decode, source: Vocabulary, target: Vocabulary) -> tuple[li
 
 
 def modules(shape: Model) -> Iterator[tuple[str, list[str]]]:
-    """CTranslate2's name of each norm and linear map, and our modules that it consists of.
+    """CTranslate2's name of each norm and linear map, and the modules of nmt in it.
 
     A shared layer comes once for each pass.
     """
@@ -98,9 +98,9 @@ def modules(shape: Model) -> Iterator[tuple[str, list[str]]]:
             yield f"{stack}/layer_norm", [f"{stack}.norm"]
         for number in range(count):
             layer = f"{stack}.layers.{0 if shape.share_layers else number}"
-            for part, ours in LAYER.items():
+            for part, parts_in_nmt in LAYER.items():
                 if stack == "decoder" or not part.startswith("attention/"):
-                    yield f"{stack}/layer_{number}/{part}", [f"{layer}.{name}" for name in ours]
+                    yield f"{stack}/layer_{number}/{part}", [f"{layer}.{p}" for p in parts_in_nmt]
 
 
 def search_options(naming: Naming, decode: Decode) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from nmt.exchange import ctranslate2_file
 from nmt.exchange.argos import METADATA
 from nmt.exchange.ctranslate2_file import CTranslate2Files
 from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS, Naming, SideNames, modules, prefixes
-from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
+from nmt.exchange.ctranslate2_write import CTranslate2Scorer
 from nmt.exchange.export_engines import Sinusoids
 from nmt.exchange.interface import CTRANSLATE2, Imported, invalid
 from nmt.exchange.marian_weights import ABSENT, NEVER, EngineIds, number_pieces
@@ -37,7 +37,7 @@ from nmt.text.unigram import MarianSegmenter, Unigram
 PADDINGS = ("<blank>", "<pad>")  # names of padding in vocabularies
 LANGUAGE = re.compile("__[a-z]{2,3}__|[a-z]{3}_[A-Z][a-z]{3}")  # a piece of M2M100, of NLLB
 SAME, ROUNDED = 1e-4, 1e-7  # largest difference of two sinusoids, and what each position adds
-TIED = {  # model.tie -> matrices of ours that are another one
+TIED = {  # model.tie -> matrices that are the same as another one
     "none": (),
     "target": ("output",),
     "all": ("target_embedding", "output"),
@@ -80,8 +80,8 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     languages_before = prefixes(settings.decode, *(side.vocabulary for side in ids))
     naming = []
     for side, pieces, language in zip(ids, names, languages_before, strict=True):
-        ours = ["" if i in side.absent else pieces[n] for i, n in enumerate(side.numbers)]
-        naming.append(SideNames(ours, language=language))
+        named = ["" if i in side.absent else pieces[n] for i, n in enumerate(side.numbers)]
+        naming.append(SideNames(named, language=language))
     scorer = partial(CTranslate2Scorer, directory, Naming(*naming), settings.decode)
     return Imported(trained, CTRANSLATE2, scorer)
 
@@ -134,8 +134,8 @@ def _encoding(files: CTranslate2Files) -> list[str]:
     if not any(name in variables for name in names):
         # OpenNMT-tf: sinusoids that CTranslate2 computes itself, as tensor2tensor did, from 1 on
         return Sinusoids("halves", "tensor2tensor", 1).overrides()
-    table, other = (files.tensor(name).squeeze() for name in names)
-    if not torch.equal(table, other):
+    table, of_decoder = (files.tensor(name).squeeze() for name in names)
+    if not torch.equal(table, of_decoder):
         raise files.error(f"{names[0]} and {names[1]} differ, and should be one table")
     if not table.any():
         return ["encoding=none"]
@@ -144,7 +144,7 @@ def _encoding(files: CTranslate2Files) -> list[str]:
         usual = sinusoids(at + start, table.shape[1], layout, denominator)
         if ((usual - table).abs() <= SAME + ROUNDED * at[:, None]).all():
             return Sinusoids(layout, denominator, start).overrides()
-    raise files.error(f"{names[0]} holds other positions than sinusoids")
+    raise files.error(f"{names[0]} holds positions that are no sinusoids")
 
 
 def _shape(files: CTranslate2Files) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _shape(files: CTranslate2Files) -> dict[str, Any]:
         if len(numbers) > 1:
             raise files.error(f"{key} differs between encoder and decoder")
         both[key] = numbers.pop()
-    activation = next((ours for ours, n in ACTIVATIONS.items() if n == both["activation"]), None)
+    activation = {n: name for name, n in ACTIVATIONS.items()}.get(both["activation"])
     if activation is None:
         raise files.error(f"encoder/activation is {both['activation']}; nmt has no such function")
     *_, dim = files.tensor("encoder/embeddings_0/weight").shape
@@ -179,7 +179,7 @@ def _shape(files: CTranslate2Files) -> dict[str, Any]:
 
 
 def _tie(files: CTranslate2Files, dim: int) -> str:
-    """Which embeddings are one matrix; with other factors than nmt's, none."""
+    """model.tie: which embeddings are one matrix; none if their factors differ from nmt's."""
     source, target = "encoder/embeddings_0/weight", "decoder/embeddings/weight"
     if {files.scale(stack, dim) for stack in STACKS} != {1} or not files.are_equal(
         target, "decoder/projection/weight"
@@ -191,8 +191,8 @@ def _tie(files: CTranslate2Files, dim: int) -> str:
 def _tensors(
     files: CTranslate2Files, settings: Settings, source: EngineIds, target: EngineIds
 ) -> dict[str, Tensor]:
-    """The tensors under our names, embeddings in the order of our ids."""
-    shape, ours = settings.model, dict[str, Tensor]()
+    """The tensors under nmt's names, embeddings in the order of nmt's ids."""
+    shape, tensors = settings.model, dict[str, Tensor]()
     for name, module, ids in (
         ("encoder/embeddings_0", "source_embedding", source),
         ("decoder/embeddings", "target_embedding", target),
@@ -201,28 +201,28 @@ def _tensors(
         rows = _rows(files, name, files.tensor(f"{name}/weight"), ids)
         if module != "output":
             rows = rows * files.scale(name[:7], shape.dim)
-        ours[f"{module}.weight"] = rows
-    ours["output.bias"] = _rows(files, name, _bias(files, name, target.size), target)
-    ours["output.bias"][target.absent] = NEVER
+        tensors[f"{module}.weight"] = rows
+    tensors["output.bias"] = _rows(files, name, _bias(files, name, target.size), target)
+    tensors["output.bias"][target.absent] = NEVER
     for module in TIED[shape.tie]:
-        del ours[f"{module}.weight"]
+        del tensors[f"{module}.weight"]
     for name, held in modules(shape):
         if name.endswith("layer_norm"):
-            ours[f"{held[0]}.weight"] = files.tensor(f"{name}/gamma")
-            ours[f"{held[0]}.bias"] = files.tensor(f"{name}/beta")
+            tensors[f"{held[0]}.weight"] = files.tensor(f"{name}/gamma")
+            tensors[f"{held[0]}.bias"] = files.tensor(f"{name}/beta")
             continue
         weight = files.tensor(f"{name}/weight")
         parts = weight.chunk(len(held)), _bias(files, name, len(weight)).chunk(len(held))
         for module, w, b in zip(held, *parts, strict=False):  # sizes are compared later
-            ours |= {f"{module}.weight": w, f"{module}.bias": b}
+            tensors |= {f"{module}.weight": w, f"{module}.bias": b}
     for side in STACKS if "relative" in settings.encoding else ():
         layers = [f"{side}/layer_{n}/self_attention" for n in range(files.layers(side))]
         for role in ("keys", "values"):
             tables = [files.tensor(f"{layer}/relative_position_{role}") for layer in layers]
             if role == "keys" or not settings.encoding["relative"]["tied"]:
                 name = f"{side}_encodings.entries.0.{role[:-1]}_table"
-                ours[name] = torch.stack(tables)[:, None]  # [layers, 1, 2 tau + 1, head_dim]
-    return ours
+                tensors[name] = torch.stack(tables)[:, None]  # [layers, 1, 2 tau + 1, head_dim]
+    return tensors
 
 
 def _rows(files: CTranslate2Files, name: str, table: Tensor, ids: EngineIds) -> Tensor:

@@ -5,7 +5,8 @@ minus query), the last for all beyond; biases in T5's buckets, half of them for 
 and the rest in logarithmic steps; a table of positions, beyond which it raises an error.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nmt.config.settings import Settings
+from nmt.config.settings import Decode, Settings
+from nmt.decode.sources import within_table
+from nmt.decode.torch_engine import FORBIDDEN
 from nmt.encodings.base import Dims
 from nmt.exchange import ctranslate2_engine, model_card, site_positions
 from nmt.exchange.ctranslate2_names import (
@@ -26,10 +29,12 @@ from nmt.exchange.ctranslate2_names import (
     SideNames,
     modules,
     names,
+    output_options,
     prefixes,
+    search_options,
 )
-from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
-from nmt.exchange.interface import Export
+from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Export, Output
+from nmt.exchange.samples import MOST
 from nmt.exchange.site_positions import SitePositions
 from nmt.model.transformer import Transformer
 from nmt.modeldir import SETTINGS_BESIDE, Trained
@@ -40,7 +45,7 @@ def prepare(trained: Trained) -> Export:
     """Prepare the export of a model; UserError for what CTranslate2 cannot express."""
     naming, sites = fit(trained)
 
-    def write(directory: Path, precision: str) -> CTranslate2Scorer:
+    def write(directory: Path, precision: str) -> EngineScorer:
         scorer = write_weights(trained, naming, sites, directory, precision)
         files = model_card.files(trained) | {
             "source.json": manifest.dump(trained.source.to_json()),
@@ -73,7 +78,7 @@ def write_weights(
     sites: Mapping[str, SitePositions],
     directory: Path,
     precision: str,
-) -> CTranslate2Scorer:
+) -> EngineScorer:
     """Write CTranslate2's files into a new directory, and open it."""
     spec = specification(trained, sites, naming)
     spec.optimize(quantization=precision)
@@ -120,8 +125,8 @@ def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: 
     spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
     _fill(spec.decoder.projection, model.output)
-    for name, ours in modules(shape):
-        _fill(_part(spec, name), *map(model.get_submodule, ours))
+    for name, parts in modules(shape):
+        _fill(_part(spec, name), *map(model.get_submodule, parts))
     spec.decoder.start_from_zero_embedding = not shape.target_bos
     for name in STACKS:
         _set_positions(getattr(spec, name), sites[name], both_sides=name == "encoder")
@@ -209,3 +214,48 @@ def _fill(spec: Any, *maps: nn.Module) -> None:
 def _array(t: Tensor) -> Any:
     """A copy: CTranslate2 quantises in place."""
     return np.array(t.detach().float().cpu().numpy(), order="C")
+
+
+class CTranslate2Scorer(EngineScorer):
+    """A directory that CTranslate2 reads, on the CPU and one thread."""
+
+    library = CTRANSLATE2
+
+    def __init__(
+        self, directory: Path, naming: Naming, decode: Decode, precision: str = "float32"
+    ) -> None:
+        """`precision` of the computations; "default": that of the weights."""
+        from ctranslate2 import Translator
+
+        self._reader = Translator(
+            str(directory), compute_type=precision, inter_threads=1, intra_threads=1
+        )
+        self._naming, self._decode = naming, (decode := decode.by_beam())
+        self.computed_in = self._reader.compute_type
+        self.barred = FORBIDDEN[decode.unknown]
+        # behind a prefix CTranslate2 bars eos from all beams but the first (its pull request 290)
+        self.misses_empty = bool(naming.target.language)
+        self.longest_source, self.longest_target = (side.longest for side in naming)
+        # high enough for the longest source
+        longest = MOST if self.longest_source is None else self.longest_source - 1
+        limit = int(decode.max_length_ratio * longest) + decode.max_length_offset
+        of_output = output_options(naming, 1, within_table(limit, self.longest_target))
+        self.options = search_options(naming, decode) | of_output
+
+    def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[Tensor]:
+        """Log-probabilities of each target's ids and eos, in batches of mixed lengths."""
+        scored = self._reader.score_batch(
+            [self._naming.source.to_names(source) for source, _ in pairs],
+            [self._naming.target.to_names(target) for _, target in pairs],
+            max_batch_size=8,
+            max_input_length=0,
+        )
+        before = len(self._naming.target.language)
+        return (torch.tensor(result.log_probs[before:]) for result in scored)
+
+    def output(self, source: list[int], limit: int, beam: int) -> Output:
+        options = search_options(self._naming, replace(self._decode, beam_size=beam, alpha=0.0))
+        options |= output_options(self._naming, 1, limit + 1)  # eos, too
+        (result,) = self._reader.translate_batch([self._naming.source.to_names(source)], **options)
+        ids = self._naming.target.to_ids(result.hypotheses[0])
+        return Output(ids[:limit], len(ids) <= limit)

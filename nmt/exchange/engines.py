@@ -108,7 +108,7 @@ def translator(
     """The translator of models in memory; see `load`."""
     from nmt.system.device import usable_threads
 
-    first, *others = members
+    first = members[0]
 
     def find(device: DeviceName) -> ExportedModel:
         if first.directory is None or not modeldir.is_saved(first):
@@ -116,10 +116,10 @@ def translator(
         return find_export(first.directory, decode, device, modeldir.load)
 
     device = str(next(first.model.parameters()).device)
-    if export := _by_ctranslate2(engine, device, bool(others), needs, find):
+    if export := _by_ctranslate2(engine, device, len(members) > 1, needs, find):
         searching = CTranslate2Engine(export[0], decode, export[1], usable_threads())
         return Translator(first, decode, searching, workers)
-    return Translator.of(first, decode, *others, workers=workers)
+    return Translator.of(first, decode, *members[1:], workers=workers)
 
 
 def _by_ctranslate2(

@@ -106,11 +106,11 @@ def export(
     with atomic.temporary_directory(path) as work:
         directory = work / "float32"
         scorer = form.write(directory, "float32")
-        outputs = proof.translate_samples(form.trained, scorer, lines)
-        certificate = proof.certify(outputs, scorer)
+        expected = proof.translate_samples(form.trained, scorer, lines)
+        certificate = proof.certify(expected, scorer)
         if precision != "float32":
             directory = work / precision
-            certificate[precision] = proof.measure(outputs, form.write(directory, precision))
+            certificate[precision] = proof.measure(expected, form.write(directory, precision))
         title = title or path.name.removesuffix(engine.suffix)
         card = model_card.card(form, engine, certificate, path.name, title, license)
         (directory / manifest.README).write_bytes(card)

@@ -20,7 +20,7 @@ from nmt.config.settings import Decode
 from nmt.errors import UserError
 from nmt.exchange import marian_npz, marian_weights, model_card
 from nmt.exchange.ctranslate2_names import Naming, SideNames
-from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
+from nmt.exchange.ctranslate2_write import CTranslate2Scorer
 from nmt.exchange.export_engines import MARIAN_NPZ
 from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Export, Imported, invalid
 from nmt.exchange.marian_weights import (

@@ -22,7 +22,7 @@ from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import samples
 from nmt.exchange.interface import EngineScorer, Output
-from nmt.exchange.samples import Sample
+from nmt.exchange.samples import SampleLine
 from nmt.modeldir import Trained
 from nmt.system.progress import track
 from nmt.text.tokenizer import normalise
@@ -38,19 +38,19 @@ WINDOW = 8  # lines that are searched together; progress is shown after each win
 log = logging.getLogger(__name__)
 
 
-class Reference(NamedTuple):
+class SampleTranslations(NamedTuple):
     """The samples, and how nmt translates them."""
 
     trained: Trained  # without the ids that the engine does not have
     searched: Trained  # without the ids that it takes out of a search
-    samples: list[Sample]
+    samples: list[SampleLine]
     left_out: int
     outputs: dict[str, list[Output]]  # by name of the search
 
 
 def translate_samples(
     trained: Trained, scorer: EngineScorer, lines: Sequence[str] | None
-) -> Reference:
+) -> SampleTranslations:
     """Choose samples that fit a model and an engine, and translate them by nmt."""
     chosen, left_out = samples.choose_samples(trained, scorer, lines)
     longest = max(len(sample.ids) for sample in chosen)
@@ -60,10 +60,10 @@ def translate_samples(
     )  # fmt: skip
     scored, searched = (without_ids(trained, ids) for ids in (scorer.absent, scorer.barred))
     outputs = {name: _search(searched, chosen, name) for name in SEARCHES}
-    return Reference(scored, searched, chosen, left_out, outputs)
+    return SampleTranslations(scored, searched, chosen, left_out, outputs)
 
 
-def _search(trained: Trained, chosen: Sequence[Sample], name: str) -> list[Output]:
+def _search(trained: Trained, chosen: Sequence[SampleLine], name: str) -> list[Output]:
     """The outputs of nmt, each sample whole, as the engine gets it."""
     decode = replace(
         trained.settings.decode.by_beam(),
@@ -87,18 +87,18 @@ def _search(trained: Trained, chosen: Sequence[Sample], name: str) -> list[Outpu
     return outputs
 
 
-def certify(reference: Reference, scorer: EngineScorer) -> dict[str, Any]:
+def certify(expected: SampleTranslations, scorer: EngineScorer) -> dict[str, Any]:
     """Compare an engine in float32 with nmt; raises UserError (65) if they differ.
 
     Returns the certificate, as plain values. Outputs whose first different pieces are equally
     likely to nmt, or beams that are equally likely as a whole, count as ties.
     """
-    engine, source, chosen = scorer.library.module, reference.trained.source, reference.samples
+    engine, source, chosen = scorer.library.module, expected.trained.source, expected.samples
     plain = [normalise(line, source.segmenter.tokenizer.normalize) for line, *_ in chosen]
     for line, sample in zip(plain, chosen, strict=True):
         if scorer.source_ids(line) not in (None, [*sample.ids, EOS]):
             raise UserError(f"{sample.line!r}: {engine} makes other pieces of it", Exit.DATA)
-    difference = _compare_log_probs(reference, scorer)
+    difference = _compare_log_probs(expected, scorer)
     if not difference["log_probs"] <= LOG_PROBS:
         raise UserError(
             f"log-probabilities in {engine} differ by {difference['log_probs']:.2g}; it computes "
@@ -107,7 +107,7 @@ def certify(reference: Reference, scorer: EngineScorer) -> dict[str, Any]:
         )
     searches = {}
     for name in SEARCHES:
-        searches[name], differing = _compare_outputs(reference, scorer, name)
+        searches[name], differing = _compare_outputs(expected, scorer, name)
         if differing:
             what = f"{differing[0]!r}: {engine} gives another translation by {name}"
             raise UserError(f"{what}; nothing is written", Exit.DATA)
@@ -119,9 +119,9 @@ def certify(reference: Reference, scorer: EngineScorer) -> dict[str, Any]:
     return {
         "compared_with": str(scorer.library),
         "lines": len(chosen),
-        "lines_left_out": reference.left_out,
+        "lines_left_out": expected.left_out,
         "lines_normalised": sum(a != b.line for a, b in zip(plain, chosen, strict=True)),
-        "longest_trained_source": reference.trained.facts["longest_source"],
+        "longest_trained_source": expected.trained.facts["longest_source"],
         "longest_source": max(len(sample.ids) for sample in chosen),
         **difference,
         **searches,
@@ -133,12 +133,12 @@ def certify(reference: Reference, scorer: EngineScorer) -> dict[str, Any]:
     }
 
 
-def measure(reference: Reference, scorer: EngineScorer) -> dict[str, Any]:
+def measure(expected: SampleTranslations, scorer: EngineScorer) -> dict[str, Any]:
     """The differences of an engine in another precision; none is an error."""
     return {
         "computed_in": scorer.computed_in,
-        "log_probs": _compare_log_probs(reference, scorer)["log_probs"],
-        **{name: _compare_outputs(reference, scorer, name)[0] for name in SEARCHES},
+        "log_probs": _compare_log_probs(expected, scorer)["log_probs"],
+        **{name: _compare_outputs(expected, scorer, name)[0] for name in SEARCHES},
     }
 
 
@@ -165,17 +165,17 @@ def without_ids(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE)
     return trained._replace(model=model)
 
 
-def _compare_log_probs(reference: Reference, scorer: EngineScorer) -> dict[str, float]:
+def _compare_log_probs(expected: SampleTranslations, scorer: EngineScorer) -> dict[str, float]:
     """The largest difference of log-probabilities, in greedy outputs and made-up targets.
 
     These are entries of a certificate: `log_probs`, and the number of `pieces` that were scored. A
     made-up target for which nmt in float32 and in float64 differs as much is `ill_conditioned` and
     does not count (4e-3 was seen).
     """
-    model, draw = reference.trained.model, Random(2)
-    sources = [sample.ids for sample in reference.samples]
-    made_up = [samples.random_ids(reference.trained.target, draw, len(ids)) for ids in sources]
-    targets = [*(output.ids for output in reference.outputs["greedy"]), *made_up]
+    model, draw = expected.trained.model, Random(2)
+    sources = [sample.ids for sample in expected.samples]
+    made_up = [samples.random_ids(expected.trained.target, draw, len(ids)) for ids in sources]
+    targets = [*(output.ids for output in expected.outputs["greedy"]), *made_up]
     tables = (model.limits(training=False).target, scorer.longest_target)
     most = min((n for n in tables if n is not None), default=None)
     pairs = [
@@ -203,19 +203,19 @@ def _compare_log_probs(reference: Reference, scorer: EngineScorer) -> dict[str, 
 
 
 def _compare_outputs(
-    reference: Reference, scorer: EngineScorer, name: str
+    expected: SampleTranslations, scorer: EngineScorer, name: str
 ) -> tuple[dict[str, int], list[str]]:
     """The numbers of outputs that are compared and equal, and the lines of different ones.
 
     Beams at the length limit, and empty outputs that the engine misses, are left out: there it
     chooses by other rules.
     """
-    beam, chosen = SEARCHES[name], reference.samples
+    beam, chosen = SEARCHES[name], expected.samples
     outputs = (scorer.output(sample.ids, sample.limit, beam) for sample in chosen)
     by_engine = track(outputs, f"{name}, by {scorer.library.module}", [1] * len(chosen))
     counts = {"finished": 0, "compared": 0, "equal": 0, "ties": 0}
     differing = []
-    for sample, one, other in zip(chosen, reference.outputs[name], by_engine, strict=True):
+    for sample, one, other in zip(chosen, expected.outputs[name], by_engine, strict=True):
         counts["finished"] += one.finished
         ends = (output.finished and len(output.ids) < sample.limit for output in (one, other))
         if beam > 1 and (not all(ends) or (scorer.misses_empty and not one.ids)):
@@ -223,7 +223,7 @@ def _compare_outputs(
         counts["compared"] += 1
         if one == other:
             counts["equal"] += 1
-        elif is_tie(reference.searched.model, sample.ids, one, other, beam):
+        elif is_tie(expected.searched.model, sample.ids, one, other, beam):
             counts["ties"] += 1
         else:
             differing.append(sample.line)

@@ -22,7 +22,7 @@ RATIO = 1.5  # pieces of an output, for each of the source, and ROOM besides
 ROOM = 20
 
 
-class Sample(NamedTuple):
+class SampleLine(NamedTuple):
     """A line of the source, as it is translated."""
 
     line: str
@@ -32,7 +32,7 @@ class Sample(NamedTuple):
 
 def choose_samples(
     trained: Trained, scorer: EngineScorer, lines: Sequence[str] | None = None
-) -> tuple[list[Sample], int]:
+) -> tuple[list[SampleLine], int]:
     """The lines of a user, or made-up ones, and some that are longer than in training.
 
     The longer ones are lines of the user joined, and made-up lines of up to BEYOND pieces; an
@@ -64,7 +64,7 @@ def choose_samples(
         ids = side.ids(side.protection.line(text).text)[:-1]
         if 0 < len(ids) <= room:
             limit = within_table(int(RATIO * len(ids)) + ROOM, tables.target)
-            samples.append(Sample(text, ids, limit))
+            samples.append(SampleLine(text, ids, limit))
     if not samples:
         raise UserError("no sample is short enough for the encoding; give others", Exit.DATA)
     return samples, len(texts) - len(samples)
