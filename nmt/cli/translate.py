@@ -103,7 +103,7 @@ def command(argv: list[str]) -> None:
             if number % decode.window == 0:
                 output.advance(number, notes.counts)
         if options.engine is None and not needs_of(options) and time.monotonic() - began > LONG:
-            engines.advise_ctranslate2(loaded, decode)
+            engines.advise_ctranslate2(loaded)
 
 
 def identify(

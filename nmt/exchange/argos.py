@@ -51,7 +51,7 @@ def unpack(package: Path, directory: Path) -> None:
 
 
 def prepare(trained: Trained) -> Export:
-    """Prepare the export of a model; UserError if the client would treat its text otherwise."""
+    """Prepare the export of a model; UserError if the client would treat its text differently."""
     never = FORBIDDEN[trained.settings.decode.unknown]
     written = without_ids(trained, never, IMPOSSIBLE)
     naming, sites = ctranslate2_write.fit(written)
@@ -104,7 +104,7 @@ def _check_text(trained: Trained) -> None:
         if code == UNNAMED or not CODES.fullmatch(code):
             raise UserError(
                 f"data.{key}={code}: Argos Translate finds packages by codes such as de and en; "
-                "train with such a one"
+                "train with one"
             )
     if prefix := next(iter(language_codes(trained.source.vocabulary)), None):
         raise UserError(

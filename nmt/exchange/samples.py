@@ -55,7 +55,7 @@ def choose_samples(
         usual = max(1, min(trained_length, room, LONGEST_MADE_UP))
         texts = [random_line(side, draw, draw.randint(1, usual)) for _ in range(made_up)]
     else:
-        texts = [*lines, *_join_lines(side, lines, trained_length, longest, long)]
+        texts = [*lines, *_join_lines(side, lines, trained_length, long)]
     for step in range(1, long + 1):
         length = trained_length + (longest - trained_length) * step // long
         texts.append(random_line(side, draw, max(1, min(length, room))))
@@ -89,20 +89,13 @@ def _line(side: Side, pieces: list[int]) -> str:
     return " ".join(side.text(pieces).replace(SPACE, " ").split())
 
 
-def _join_lines(
-    side: Side, lines: Sequence[str], trained_length: int, longest: int, number: int
-) -> list[str]:
-    """Up to `number` lines of consecutive ones, longer than in training, not than `longest`."""
-    texts: list[str] = []
-    held: list[str] = []
-    pieces = 0
+def _join_lines(side: Side, lines: Sequence[str], trained_length: int, number: int) -> list[str]:
+    """Up to `number` lines of consecutive ones, each longer than in training."""
+    texts = [""]
     for line in lines:
-        held.append(line)
-        pieces += len(side.ids(line)) - 1
-        if pieces > trained_length:
-            if len(held) > 1 and pieces <= longest:
-                texts.append(" ".join(held))
-            held, pieces = [], 0
-        if len(texts) == number:
+        if len(side.ids(texts[-1])) - 1 > trained_length:
+            texts.append("")
+        if len(texts) > number:
             break
-    return texts
+        texts[-1] = f"{texts[-1]} {line}".strip()
+    return [text for text in texts[:-1] if text not in lines]

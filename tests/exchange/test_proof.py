@@ -69,7 +69,7 @@ def test_a_certificate_says_what_was_compared(
 ) -> None:
     greedy_alone(monkeypatch)
     found = certified(trained, Copied(trained), [*LINES, "", f" {LINES[0]}\u00a0"])
-    lines = len(LINES) + 2  # one is made up and longer than in training
+    lines = len(LINES) + 3  # one is joined and one made up, both longer than in training
     assert found["compared_with"].startswith("ctranslate2 ")
     assert (found["lines"], found["lines_left_out"], found["lines_normalised"]) == (lines, 1, 1)
     assert found["log_probs"] == 0 and found["pieces"] > 60 and found["ill_conditioned"] == 0
