@@ -11,7 +11,8 @@ from nmt.build import count_layers, meta_model, transformer
 from nmt.config.settings import Settings
 from nmt.encodings.base import Encoding, at_least_float32
 from nmt.encodings.limits import column_ranges, common_ranges
-from nmt.model.transformer import PAD, Transformer
+from nmt.model.transformer import Transformer
+from nmt.text.vocab import PAD, SPECIALS
 
 NOISE = 0.1  # on every parameter of a perturbed model
 LABELS = 7  # of edges
@@ -94,7 +95,7 @@ def full_pass(model: Transformer, text: Sentences) -> Tensor:
 def ids(rows: int, length: int, vocab: int, seed: int = 0) -> Tensor:
     """Random token ids [rows, length] above the special ones."""
     draw = torch.Generator().manual_seed(seed)
-    return torch.randint(4, vocab, (rows, length), generator=draw)
+    return torch.randint(SPECIALS, vocab, (rows, length), generator=draw)
 
 
 def random_ids(model: Transformer, rows: int, length: int, seed: int) -> Tensor:

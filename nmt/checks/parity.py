@@ -16,7 +16,8 @@ from torch import Tensor
 from nmt.checks.example import Sentences, full_pass, random_ids, sentences, within
 from nmt.encodings.base import at_least_float32
 from nmt.errors import where_raised
-from nmt.model.transformer import PAD, Transformer
+from nmt.model.transformer import Transformer
+from nmt.text.vocab import PAD
 
 TOKENS = 40  # of the target; a cache doubles its room at 17 and at 35
 SOURCE = 12  # tokens of the source

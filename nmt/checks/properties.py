@@ -135,8 +135,8 @@ def check_kind_of_positions(model: Transformer) -> float:
     require(
         moved > ROUNDING or not read,
         f"{declared}, but positions times {factor} change logits by {moved:.2g} only; compute from "
-        "context.queries, context.keys or context.delta and not from torch.arange, or set it to "
-        "'none'",
+        "context.delta, context.query_positions or context.key_positions and not from "
+        "torch.arange, or set it to 'none'",
     )
     require(
         moved <= ROUNDING or read,
@@ -162,7 +162,7 @@ def check_rows_with_positions_of_their_own(model: Transformer) -> float:
     require(
         moved <= ROUNDING,
         f"rows with different positions differ from passes over one row by {moved:.2g}; read the "
-        "positions of each row: context.queries is [batch | 1, query]",
+        "positions of each row: context.query_positions is [batch | 1, query]",
     )
     return moved
 

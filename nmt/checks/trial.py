@@ -22,7 +22,8 @@ from nmt.checks.example import Sentences, full_pass
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Scaled
-from nmt.model.transformer import PAD, Transformer
+from nmt.model.transformer import Transformer
+from nmt.text.vocab import PAD
 
 # Largest difference, as a share of the largest number, that is a matter of rounding. Products of
 # other shapes sum in another order: of all encodings, fire differed most, by 6e-7.
@@ -39,7 +40,7 @@ PADDED = (
 )
 AXES = {
     "embed": ["batch, query, dim"],
-    "layer": ["batch, query, dim"],
+    "layer_input": ["batch, query, dim"],
     "project": [f"batch, heads, {n}" for n in ("query, width", "key, width", "key, head_dim")],
     "scores": ["batch, heads, query, key"],
     "bias": ["batch | 1, heads | 1, query | 1, key | 1"],
@@ -155,7 +156,7 @@ def _misfit(
 ) -> str | None:
     """How results differ from AXES, or from the dtypes of plain projections; None: they do not."""
     sizes = {name: getattr(e.dims, name) for name in ("heads", "dim", "head_dim")}
-    sizes |= {"query": context.queries.shape[1], "key": context.keys.shape[1]}
+    sizes |= {"query": context.query_positions.shape[1], "key": context.key_positions.shape[1]}
     merges = hook == "readout" and e.dims.site == "decoder"  # the streams of a sentence
     sizes["batch"] = context.rows // (e.streams if merges else 1)
     for part, axes in zip(results, AXES[hook], strict=True):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from nmt.encodings.context import INDICES, Positions
 from nmt.encodings.context import Context as Context
 
-HOOKS = ("embed", "layer", "project", "scores", "bias", "normalise", "outputs", "readout")
+HOOKS = ("embed", "layer_input", "project", "scores", "bias", "normalise", "outputs", "readout")
 
 Projection = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
@@ -62,7 +62,7 @@ class Encoding(nn.Module):
     sized_by: str = "longest"  # the option that sets these two
 
     # Attention
-    scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
+    score_scale: float | None = None  # of q k; None: 1 / sqrt(head_dim)
     projects_keys: bool = True  # False: keys are slices of the input, without a projection
     changes_width: bool = False  # `project` makes queries and keys of another width
     reads_queries_or_keys: bool = True  # False: `scores` reads only their products
@@ -101,7 +101,7 @@ class Encoding(nn.Module):
         """Change the embeddings [batch, query, dim], once per stack, before dropout."""
         return x
 
-    def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
+    def layer_input(self, x: Tensor, layer: int, context: Context) -> Tensor:
         """Change the input [batch, query, dim] of every layer, residual path included."""
         return x
 
@@ -160,13 +160,11 @@ class Encoding(nn.Module):
 
         Step 0 of a model to which this encoding was added then equals the model before.
         """
-        zeros = [f"{zero}." for zero in self.zeros]
-        chosen = [
-            p for name, p in self.named_parameters() if any(map(f"{name}.".startswith, zeros))
-        ]
+        zeros = tuple(f"{zero}." for zero in self.zeros)
+        chosen = [p for name, p in self.named_parameters() if f"{name}.".startswith(zeros)]
         return bool(chosen) and set_to_zero(*chosen)
 
-    def table(
+    def make_table(
         self, rows: int, width: int, per_layer: bool = True, per_head: bool = False
     ) -> nn.Parameter:
         """A learned table [layers | 1, heads | 1, rows, width], Glorot uniform over rows, width."""

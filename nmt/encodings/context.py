@@ -70,7 +70,7 @@ class Positions:
 
     def distances(self, context: "Context") -> Tensor:
         """Distances [batch | 1, query, key], key minus query, for positions that were assigned."""
-        return context.keys[:, None, :] - context.queries[:, :, None]
+        return context.key_positions[:, None, :] - context.query_positions[:, :, None]
 
 
 class KeyCache(Protocol):
@@ -83,8 +83,8 @@ class KeyCache(Protocol):
 class Extent(NamedTuple):
     """How many tokens there are, known without reading tensors from a GPU."""
 
-    queries: int  # tokens up to the last query
-    keys: int  # tokens up to the last key
+    query_end: int  # tokens up to the last query
+    key_end: int  # tokens up to the last key
     beams: int = 1  # queries with the same position: the hypotheses of one source
 
 
@@ -100,9 +100,9 @@ class Context:
     """
 
     site: str  # "encoder", "decoder" or "cross"
-    queries: Tensor  # [batch | 1, query] positions
-    keys: Tensor  # [batch | 1, key] positions, cached ones included
-    new_keys: Tensor  # [batch | 1, new] positions of the keys that `project` sees
+    query_positions: Tensor  # [batch | 1, query]
+    key_positions: Tensor  # [batch | 1, key], cached ones included
+    new_key_positions: Tensor  # [batch | 1, new] of the keys that `project` sees
     _: KW_ONLY
     rows: int = 1  # batch
     streams: int = 1  # adjacent rows of one sentence; see `draw`
@@ -143,7 +143,7 @@ class Context:
 
         So the first token is known where positions start at 1, are shifted or change places.
         """
-        return self._indices or (self.queries, self.keys)
+        return self._indices or (self.query_positions, self.key_positions)
 
     def column(self, name: str) -> Tensor:
         """A column parallel to the source [batch, source | 1]; ValueError where it is missing."""
@@ -210,13 +210,13 @@ class Context:
         return numbers if self.streams == 1 else numbers.repeat_interleave(self.streams, 0)
 
     def bounds(self, which: str) -> tuple[int, int]:
-        """The least and the greatest position that "queries" or "keys" may have.
+        """The least and the greatest number among "query_positions" or "key_positions".
 
         With an extent, nothing is read from a GPU, which would have to finish first; of positions
         that are drawn, these are the bounds of the whole range.
         """
         if self.extent is not None:
-            end = self.extent.keys if which == "keys" else self.extent.queries
+            end = self.extent.key_end if which == "key_positions" else self.extent.query_end
             if (positions := self.positions.position_range(end, self.training)) is not None:
                 return (positions[0], positions[-1]) if positions else (0, 0)
         at: Tensor = getattr(self, which)
@@ -225,7 +225,7 @@ class Context:
     def max_distance(self) -> int:
         """The greatest distance that a query and a key may have; see `bounds`."""
         if self.extent is not None:
-            tokens = max(self.extent.queries, self.extent.keys)
+            tokens = max(self.extent.query_end, self.extent.key_end)
             if (distance := self.positions.max_distance(tokens, self.training)) is not None:
                 return distance
         return int(self.delta.abs().max()) if self.delta.numel() else 0
@@ -239,8 +239,8 @@ class Context:
         extent = self.extent
         if extent is None or extent.beams > 1 or not self.positions.consecutive:
             return None
-        last = 0 < self.queries.shape[1] <= extent.queries
-        return extent if last and 0 < self.keys.shape[1] == extent.keys else None
+        last = 0 < self.query_positions.shape[1] <= extent.query_end
+        return extent if last and 0 < self.key_positions.shape[1] == extent.key_end else None
 
 
 def causal(queries: int, keys: int, device: torch.device) -> Tensor:

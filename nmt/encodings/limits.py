@@ -15,11 +15,8 @@ def least(limits: Iterable[int | None]) -> int | None:
 
 def column_ranges(encoding: Encoding) -> dict[str, range]:
     """The integers that columns may hold for an encoding, where not any will do."""
-    of_table = (
-        {}
-        if encoding.num_positions is None
-        else encoding.positions.column_ranges(encoding.num_positions)
-    )
+    count = encoding.num_positions
+    of_table = {} if count is None else encoding.positions.column_ranges(count)
     return of_table | dict(encoding.column_ranges)
 
 
@@ -68,21 +65,17 @@ def _excess(encoding: Encoding, length: int, training: bool) -> tuple[str, int] 
     """
     count, farthest = encoding.num_positions, encoding.longest_distance
     tokens = "the first token" if length == 1 else f"{length} tokens"
-    if (
-        count is not None
-        and (reached := encoding.positions.position_range(length, training)) is not None
-    ):
-        if reached.start < 0:
-            return (f"{tokens} may get position {reached.start}, below 0", 0)
-        if reached.stop > count:
-            why = f"{tokens} may get position {reached[-1]}, but it holds 0 to {count - 1}"
-            return (why, reached.stop)
-    if (
-        farthest is not None
-        and (distance := encoding.positions.max_distance(length, training)) is not None
-    ):
-        tokens = "two tokens" if length == 1 else tokens
+    if count is not None:
+        positions = encoding.positions.position_range(length, training) or range(0)
+        if positions.start < 0:
+            return (f"{tokens} may get position {positions.start}, below 0", 0)
+        if positions.stop > count:
+            why = f"{tokens} may get position {positions[-1]}, but it holds 0 to {count - 1}"
+            return (why, positions.stop)
+    if farthest is not None:
+        distance = encoding.positions.max_distance(length, training) or 0
         if distance > farthest:
+            tokens = "two tokens" if length == 1 else tokens
             why = f"{tokens} may be {distance} apart, but it holds distances to {farthest}"
             return (why, distance + 1)
     return None

@@ -40,13 +40,13 @@ def cross_step(decoder: Context, source: int, beams: int, cached: bool, **fields
 
     The `beams` hypotheses of one source are queries of one row. `cached`: its keys are cached.
     """
-    keys = torch.arange(source, device=decoder.queries.device)[None]
+    keys = torch.arange(source, device=decoder.query_positions.device)[None]
     return Context(
         "cross",
-        queries=decoder.queries.repeat(1, beams),
-        keys=keys,
-        new_keys=keys[:, :0] if cached else keys,
-        extent=Extent(decoder.keys.shape[1], source, beams),
+        query_positions=decoder.query_positions.repeat(1, beams),
+        key_positions=keys,
+        new_key_positions=keys[:, :0] if cached else keys,
+        extent=Extent(decoder.key_positions.shape[1], source, beams),
         **fields,
     )
 
@@ -55,22 +55,22 @@ def with_positions(context: Context, positions: Positions) -> Context:
     """The same pass with positions instead of token indices; entries with equal ones share it."""
 
     def assign() -> Context:
-        def at(index: Tensor, *assigned: tuple[Tensor, Tensor]) -> Tensor:
+        assigned: list[tuple[Tensor, Tensor]] = []
+
+        def at(index: Tensor) -> Tensor:
             # one tensor stays one object, and gets one random draw; compared by `is`, because a
             # graph of torch.compile cannot hold id() of a tensor in torch 2.11
             for other, result in assigned:
                 if other is index:
                     return result
-            return positions.assign(index, context)
+            assigned.append((index, positions.assign(index, context)))
+            return assigned[-1][1]
 
-        queries = at(context.queries)
-        keys = at(context.keys, (context.queries, queries))
-        new_keys = at(context.new_keys, (context.queries, queries), (context.keys, keys))
         return replace(
             context,
-            queries=queries,
-            keys=keys,
-            new_keys=new_keys,
+            query_positions=at(context.query_positions),
+            key_positions=at(context.key_positions),
+            new_key_positions=at(context.new_key_positions),
             positions=positions,
             _indices=context.indices,
             _memo={},

@@ -162,12 +162,12 @@ class Sample(Positions):
     @staticmethod
     def _tokens(index: Tensor, context: Context) -> int:
         if context.extent is not None:
-            return max(context.extent.queries, context.extent.keys)
+            return max(context.extent.query_end, context.extent.key_end)
         return int(index.max()) + 1 if index.numel() else 0
 
     def _draw(self, n: int, context: Context) -> Tensor:
         """[rows | 1, n]; padding gets the last position, so that no token loses one."""
-        device = context.queries.device
+        device = context.query_positions.device
 
         def make(rows: int) -> Tensor:
             return torch.rand(rows, self.longest, device=device)

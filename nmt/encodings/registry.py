@@ -68,12 +68,10 @@ def find(name: str) -> type[Encoding]:
         raise ValueError(
             f"{_modules()[name]} has several classes of encodings: {several}; give each a file"
         )
-    cls: type[Encoding] | None = _built_in_or_plug_in(ENCODING_PLUG_INS, Encoding, name, *classes)
+    cls = _built_in_or_plug_in(ENCODING_PLUG_INS, Encoding, name, *classes)
     if cls is None:
         near = check.suggest(name, names())
-        raise ValueError(
-            f"no encoding, of nmt or of an installed package, is called {name!r}{near}"
-        )
+        raise ValueError(f"no encoding, built in or installed, is called {name!r}{near}")
     return cls
 
 
@@ -88,9 +86,7 @@ def position_class(name: str) -> type[Positions]:
     Raises ValueError as `find` does.
     """
     built_in = [POSITIONS[name]] if name in POSITIONS else []
-    cls: type[Positions] | None = _built_in_or_plug_in(
-        POSITION_PLUG_INS, Positions, name, *built_in
-    )
+    cls = _built_in_or_plug_in(POSITION_PLUG_INS, Positions, name, *built_in)
     if cls is None:
         near = check.suggest(name, [*POSITIONS, *_installed(POSITION_PLUG_INS).names])
         raise ValueError(f"no positions are called {name!r}{near}")
@@ -161,7 +157,7 @@ def _check_positions(encoding: Encoding, name: str) -> None:
         raise ValueError(f"at={name}: this encoding indexes a table and needs whole positions")
     if chosen.distances_only and not encoding.distances_only:
         raise ValueError(f"at={name}: this encoding needs a position for every single token")
-    if site == "cross" and {*encoding.hooks} <= {"embed", "layer", "readout"}:
+    if site == "cross" and {*encoding.hooks} <= {"embed", "layer_input", "readout"}:
         raise ValueError("where=cross: this encoding works on embeddings, not on attention")
     if site not in chosen.sites:
         only = ",".join(chosen.sites)

@@ -20,7 +20,7 @@ from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Scaled
 
 
-class Encodings(nn.Module):
+class SiteEncodings(nn.Module):
     """Calls a hook of each encoding in turn; an empty list is attention without positions."""
 
     def __init__(self, entries: list[Encoding]) -> None:
@@ -45,7 +45,7 @@ class Encodings(nn.Module):
             if hook not in entry.hooks or (layer is not None and layer not in served):
                 continue
             if entry.num_positions is not None:
-                which = ("queries",) if hook == "embed" else ("queries", "keys")
+                which = ("query_positions", "key_positions")[: 1 if hook == "embed" else 2]
                 c.once(("within", id(entry), which), partial(_check_positions, entry, c, which))
             number = 0 if layer is None else served.index(layer)
             chosen.append((entry, number, _restrict_caches(entry, c)))
@@ -64,10 +64,10 @@ class Encodings(nn.Module):
         """The longest sequence that every entry can encode, in training or otherwise; None: any."""
         return limits.least(limits.max_length(entry, training) for entry in self)
 
-    def scale(self, layer: int) -> float | None:
+    def score_scale(self, layer: int) -> float | None:
         """The factor on the scores of a layer, if an entry states one."""
         serving = (entry for entry in self if layer in entry.dims.layer_numbers)
-        return next((entry.scale for entry in serving if entry.scale is not None), None)
+        return next((entry.score_scale for entry in serving if entry.score_scale is not None), None)
 
     def scale_positions(self, factor: float) -> bool:
         """Position interpolation: multiply all positions of training by a factor.
@@ -81,14 +81,12 @@ class Encodings(nn.Module):
             if integer or entry.positions.distances_only:
                 edges = "its distances are counted along edges"
                 why = "it knows whole positions only" if integer else edges
-                raise ValueError(
-                    f"encoding.{entry.name}: positions cannot be scaled, because {why}"
-                )
+                where = f"encoding.{entry.name}"
+                raise ValueError(f"{where}: positions cannot be scaled, because {why}")
         for entry in reading:
-            before = (
-                entry.positions.inner if isinstance(entry.positions, Scaled) else entry.positions
-            )
-            entry.positions = Scaled(before, factor)
+            before = entry.positions
+            inner = before.inner if isinstance(before, Scaled) else before
+            entry.positions = Scaled(inner, factor)
         return bool(reading)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
@@ -96,9 +94,9 @@ class Encodings(nn.Module):
             x = entry.embed(x, c)
         return x
 
-    def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
-        for entry, n, c in self._entries_with("layer", context, layer):
-            x = entry.layer(x, n, c)
+    def layer_input(self, x: Tensor, layer: int, context: Context) -> Tensor:
+        for entry, n, c in self._entries_with("layer_input", context, layer):
+            x = entry.layer_input(x, n, c)
         return x
 
     def project(
@@ -213,7 +211,7 @@ def check_combination(entries: Sequence[Encoding]) -> None:
         if not _meet(one, other):
             continue
         names = f"{one.name} and {other.name}"
-        if None not in (one.scale, other.scale) and one.scale != other.scale:
+        if len({one.score_scale, other.score_scale} - {None}) > 1:
             raise ValueError(
                 "encoding: more than one entry sets the scale of the scores, "
                 f"{names}; leave one out"

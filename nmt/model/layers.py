@@ -17,14 +17,14 @@ from nmt.config.settings import Model
 from nmt.encodings.base import at_least_float32, mask_scores
 from nmt.encodings.context import Context
 from nmt.encodings.passes import copy_pass
-from nmt.encodings.site import Encodings
+from nmt.encodings.site import SiteEncodings
 from nmt.model.cache import Cache
 from nmt.system.machine import FUSED_FROM
 from nmt.system.products import Linear, rounded
 
 STEPS = 2**16  # a probability of dropout is a whole number of these parts
 
-Site = tuple[Encodings, Context]
+Site = tuple[SiteEncodings, Context]  # the encodings of one attention site, and their pass
 
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
@@ -66,32 +66,32 @@ class Attention(nn.Module):
     def __init__(self, dim: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.heads, self.head_dim = heads, dim // heads
-        self.scale = self.head_dim**-0.5
+        self.score_scale = self.head_dim**-0.5
         self.query, self.key, self.value = (Linear(dim, dim) for _ in range(3))
         self.out = Linear(dim, dim)
         self.dropout = dropout
         self.watcher: Watcher | None = None  # set by `watching` alone
 
-    def forward(
-        self, x: Tensor, memory: Tensor, layer: int, encodings: Encodings, context: Context
-    ) -> Tensor:
-        """Attend from x [batch, query, dim] to memory [batch, key, dim] where context.allowed.
+    def forward(self, x: Tensor, memory: Tensor, layer: int, site: Site) -> Tensor:
+        """Attend from x [batch, query, dim] to memory [batch, key, dim] where it is allowed.
 
         x may have several rows (beams) for each row of memory: they are more queries of that row.
         """
+        encodings, context = site
         queries = x.reshape(len(memory), -1, x.shape[-1])
-        q, k, v = self._project(queries, memory, layer, encodings, context)
-        o, p = self._attend(q, k, v, layer, encodings, context)
+        q, k, v = self._project(queries, memory, layer, site)
+        o, p = self._attend(q, k, v, layer, site)
         o = encodings.outputs(o, queries, p, layer, context)
         return self.out(o.transpose(1, 2).flatten(2)).view_as(x)
 
     def _project(
-        self, x: Tensor, memory: Tensor, layer: int, encodings: Encodings, context: Context
+        self, x: Tensor, memory: Tensor, layer: int, site: Site
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of x; keys and values of the memory, cached as the encodings return them.
 
         The source is cached in its first step, and later steps have no new keys of it.
         """
+        encodings, context = site
         if context.key_caches is None:
             return encodings.project(self._split, x, memory, memory, layer, context)
         cache = cast(Cache, context.key_caches[layer])
@@ -121,13 +121,15 @@ class Attention(nn.Module):
         return split.contiguous() if x.device.type == "cpu" else split
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, layer: int, encodings: Encodings, context: Context
+        self, q: Tensor, k: Tensor, v: Tensor, layer: int, site: Site
     ) -> tuple[Tensor, Tensor | None]:
         """p v [batch, heads, query, head_dim], and p after dropout; None if attention is fused."""
+        encodings, context = site
         rate = self.dropout if self.training else 0.0
-        scale = encodings.scale(layer) or self.scale
+        scale = encodings.score_scale(layer) or self.score_scale
         bias = encodings.bias(layer, context)  # [batch | 1, heads | 1, query, key]
-        if self.watcher is None and _fusing_pays(k) and encodings.fusible(layer):
+        fusing_pays = k.is_cuda or k.shape[2] >= FUSED_FROM
+        if self.watcher is None and fusing_pays and encodings.fusible(layer):
             causal = context.causal and bias is None  # for which a GPU has a faster kernel
             mask = None if causal else context.allowed
             mask = mask if bias is None else mask_scores(bias, context.allowed).to(q.dtype)
@@ -142,10 +144,6 @@ class Attention(nn.Module):
             self.watcher(AttentionRecord(context.site, layer, p, context.allowed))
         p = dropout(p, rate).to(v.dtype)
         return p @ v, p
-
-
-def _fusing_pays(k: Tensor) -> bool:
-    return k.is_cuda or k.shape[2] >= FUSED_FROM
 
 
 class Residual(nn.Module):
@@ -240,7 +238,7 @@ class EncoderLayer(nn.Module):
         (site,) = sites
         x = self.around_attention(
             x,
-            lambda y: self.attention(y, y, number, *site),
+            lambda y: self.attention(y, y, number, site),
             keep=number + 1 not in self.without_residual,
         )
         return self.around_feedforward(x, self.feedforward)
@@ -261,8 +259,8 @@ class DecoderLayer(nn.Module):
     def forward(self, x: Tensor, number: int, sites: Sequence[Site], memory: Tensor) -> Tensor:
         """x [batch, target, dim], memory [batch, source, dim] -> [batch, target, dim]."""
         self_site, cross_site = sites
-        x = self.around_attention(x, lambda y: self.attention(y, y, number, *self_site))
-        x = self.around_cross(x, lambda y: self.cross(y, memory, number, *cross_site))
+        x = self.around_attention(x, lambda y: self.attention(y, y, number, self_site))
+        x = self.around_cross(x, lambda y: self.cross(y, memory, number, cross_site))
         return self.around_feedforward(x, self.feedforward)
 
 
@@ -289,7 +287,7 @@ class Stack(nn.Module):
         twice = self.recompute and context.training and torch.is_grad_enabled()
         for number in range(self.count):
             layer = self.layers[number % len(self.layers)]
-            x = encodings.layer(x, number, context)
+            x = encodings.layer_input(x, number, context)
             if twice:
                 x = compute_twice(layer, x, number, sites, *memory)
             else:

@@ -11,14 +11,11 @@ from nmt.encodings import passes
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context, causal
 from nmt.encodings.limits import column_ranges, common_ranges, least
-from nmt.encodings.site import Encodings, unread_projections
+from nmt.encodings.site import SiteEncodings, unread_projections
 from nmt.model.cache import State
 from nmt.model.layers import DecoderLayer, EncoderLayer, Stack, dropout
 from nmt.system.products import Linear, rounded
-
-PAD = 0  # the id that fills rows up on the right
-BOS = 1  # the id that starts each row of a target
-EOS = 2  # the id that ends each row of a source
+from nmt.text.vocab import BOS, EOS, PAD
 
 
 class Limits(NamedTuple):
@@ -40,7 +37,7 @@ class Transformer(nn.Module):
     ) -> None:
         """`encodings` makes those of one site; raises ValueError for impossible sizes."""
         super().__init__()
-        self.scale = config.dim**0.5
+        self.embedding_scale = config.dim**0.5
         self.dropout = config.dropout
         self.source_embedding = nn.Embedding(source_size, config.dim)
         self.target_embedding = nn.Embedding(target_size, config.dim)
@@ -52,9 +49,9 @@ class Transformer(nn.Module):
         self.target_language: int | None = None  # an id after bos, which nothing predicts
         self._initialise()
 
-        def site(name: str, layers: int, vocab: int) -> Encodings:
+        def site(name: str, layers: int, vocab: int) -> SiteEncodings:
             head_dim = config.dim // config.heads
-            return Encodings(
+            return SiteEncodings(
                 encodings(Dims(name, layers, config.heads, config.dim, head_dim, vocab))
             )
 
@@ -71,7 +68,7 @@ class Transformer(nn.Module):
                 nn.init.xavier_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=1 / self.scale)
+                nn.init.normal_(module.weight, std=1 / self.embedding_scale)
 
     def _drop_unread_projections(self) -> None:
         """Leave out projections that encodings do not use: they would never get a gradient.
@@ -106,7 +103,7 @@ class Transformer(nn.Module):
         return streams.pop()
 
     @property
-    def sites(self) -> dict[str, Encodings]:
+    def sites(self) -> dict[str, SiteEncodings]:
         """The encodings of each attention site."""
         return {
             "encoder": self.encoder_encodings,
@@ -316,10 +313,10 @@ class Transformer(nn.Module):
         return {name: self._in_streams(column) for name, column in (columns or {}).items()}
 
     def _embed(
-        self, table: nn.Module, ids: Tensor, encodings: Encodings, context: Context
+        self, table: nn.Module, ids: Tensor, encodings: SiteEncodings, context: Context
     ) -> Tensor:
         """The input of the first layer."""
-        x = table(ids) * self.scale
+        x = table(ids) * self.embedding_scale
         if table is self.target_embedding and not self.target_bos:
             x = x.masked_fill((ids == BOS)[..., None], 0)
         return dropout(encodings.embed(x, context), self.dropout, self.training)

@@ -49,7 +49,8 @@ class Lengths(Gated):
     """Of the length of the target, which is not known beforehand."""
 
     def bias(self, layer: int, context: Context) -> Tensor:
-        return self.gate * (context.keys / context.keys.shape[1])[:, None, None, :]
+        at = context.key_positions
+        return self.gate * (at / at.shape[1])[:, None, None, :]
 
 
 class Normalise(Gated):
@@ -68,7 +69,7 @@ class Nearby(Gated):
     relative = True
 
     def bias(self, layer: int, context: Context) -> Tensor:
-        return self.gate * (context.delta * context.keys[:, None]).sin()[:, None]
+        return self.gate * (context.delta * context.key_positions[:, None]).sin()[:, None]
 
 
 class Noisy(Gated):

@@ -70,7 +70,7 @@ class OffByOne(Encoding):
 
     def bias(self, layer: int, context: Context) -> Tensor:
         decoding = context.state is not None and context.site == "decoder"
-        wrong = decoding and self.is_wrong(context.queries.shape[1])
+        wrong = decoding and self.is_wrong(context.query_positions.shape[1])
         return (context.delta - int(wrong)).sin()[:, None]
 
     def is_wrong(self, queries: int) -> bool:
@@ -89,7 +89,7 @@ class Used(Encoding):
 
     def bias(self, layer: int, context: Context) -> Tensor:
         if not self.length and context.state is None:
-            self.length = context.keys.shape[1]
+            self.length = context.key_positions.shape[1]
         return (context.delta * 0.01 * (self.length or TOKENS)).sin()[:, None]
 
 

@@ -13,7 +13,7 @@ from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context
 from nmt.encodings.limits import max_length
 from nmt.encodings.registry import create
-from nmt.encodings.site import Encodings
+from nmt.encodings.site import SiteEncodings
 from nmt.errors import UserError
 
 TABLES: dict[str, dict[str, Any]] = {  # of tables that hold positions 0 to 11, or distances to 11
@@ -63,7 +63,7 @@ def run(e: Encoding, length: int, training: bool) -> None:
         "encoder", at, at, at, rows=4, lengths=lengths, tokens=ids, columns=columns,
         training=training,
     )  # fmt: skip
-    site, x, q = Encodings([e]), torch.zeros(4, length, 8), torch.zeros(4, 2, length, 4)
+    site, x, q = SiteEncodings([e]), torch.zeros(4, length, 8), torch.zeros(4, 2, length, 4)
     site.embed(x, c)
     site.scores(q, q, 0, c)
     site.bias(0, c)

@@ -38,7 +38,7 @@ class Dape(Encoding):
         width: PositiveInt = 32,
     ) -> None:
         super().__init__(dims)
-        self.scale = dims.head_dim**-0.5  # which f relies on
+        self.score_scale = dims.head_dim**-0.5  # which f relies on
         self.inner: Encoding = BIASES[bias](dims)
         self.mixers = nn.ModuleList(
             nn.Sequential(

@@ -60,7 +60,7 @@ class Fire(Encoding):
     def _normaliser(self, context: Context) -> Tensor:
         """The denominator of distances [batch | 1, query | 1]: no padding enters."""
         if not self.by_length:
-            return context.queries
+            return context.query_positions
         if context.lengths is None:
             raise ValueError("normaliser=length: the lengths of the sentences are not known here")
         return context.lengths[:, None]

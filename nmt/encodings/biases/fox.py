@@ -30,7 +30,7 @@ class Fox(Encoding):
 
     def __init__(self, dims: Dims, bias: float = 0.0, scaled: bool = True) -> None:
         super().__init__(dims)
-        self.scale = None if scaled else 1.0
+        self.score_scale = None if scaled else 1.0
         self.weight = nn.Parameter(torch.empty(dims.layers, dims.heads, dims.dim))
         self.gate_bias = nn.Parameter(torch.full((dims.layers, dims.heads), bias))
         for one in self.weight.detach():
@@ -54,5 +54,5 @@ class Fox(Encoding):
         sums = log_f.cumsum(-1)
         if across:
             return (sums[..., -1:] - sums)[..., None, :]
-        queries = sums[..., -context.queries.shape[1] :, None]
+        queries = sums[..., -context.query_positions.shape[1] :, None]
         return -(queries - sums[..., None, :]).abs()

@@ -30,9 +30,10 @@ class Sandwich(Encoding):
         return context.once(("sandwich", id(self)), lambda: self._make(context))
 
     def _make(self, context: Context) -> Tensor:
-        heads = torch.arange(1, self.dims.heads + 1, device=context.queries.device)
+        heads = torch.arange(1, self.dims.heads + 1, device=context.query_positions.device)
         products = (
-            self._sinusoids(context.queries) @ self._sinusoids(context.keys).mT - self.width / 2
+            self._sinusoids(context.query_positions) @ self._sinusoids(context.key_positions).mT
+            - self.width / 2
         )
         return (products[:, None] * (self.dims.heads / 8 / heads)[:, None, None]).to(torch.float32)
 

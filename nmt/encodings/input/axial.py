@@ -44,6 +44,6 @@ class Axial(Encoding):
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add both halves to x [batch, query, dim]."""
-        at, t2 = context.queries, len(self.places)
+        at, t2 = context.query_positions, len(self.places)
         halves = [self.segments[at // t2], self.places[at % t2]]
         return x + torch.cat(halves, dim=-1).to(x.dtype)

@@ -53,7 +53,7 @@ class ComplexOrder(Encoding):
         product: Literal["bilinear", "hermitian"] = "bilinear",
     ) -> None:
         super().__init__(dims)
-        self.scale = (2 * dims.head_dim) ** -0.5
+        self.score_scale = (2 * dims.head_dim) ** -0.5
         self.product = product
         self.by_word = frequency == "word"
         self.has_phase = phase
@@ -80,7 +80,8 @@ class ComplexOrder(Encoding):
             raise ValueError("frequency=word and phase=true need the words of the text")
         ids = None if context.tokens is None else context.tokens[0::2]
         w = self.frequency[ids] if self.by_word else self.frequency
-        angle = context.queries[0::2].to(torch.float64)[..., None] * w  # [batch | 1, query, dim]
+        at = context.query_positions[0::2].to(torch.float64)
+        angle = at[..., None] * w  # [batch | 1, query, dim]
         if self.has_phase:
             angle = angle + self.phase[ids]
         parts = [x[0::2] * angle.cos().to(x.dtype), x[1::2] * angle.sin().to(x.dtype)]

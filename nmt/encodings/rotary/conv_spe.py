@@ -76,7 +76,7 @@ class ConvSpe(Encoding):
         if (extent := context.contiguous_extent) is None:
             return in_reach.nonzero(as_tuple=True)
         rows, queries, keys = distance.shape
-        end = extent.queries
+        end = extent.query_end
         reach = range(1 - self.kernel, self.kernel)  # diagonals, key minus query
         pairs = sum(max(0, min(end, keys - d) - max(end - queries, -d)) for d in reach)
         return torch.nonzero_static(in_reach, size=rows * pairs).unbind(1)

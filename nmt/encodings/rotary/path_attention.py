@@ -35,10 +35,10 @@ class PathAttention(Encoding):
 
     def __init__(self, dims: Dims, rank: PositiveInt = 32) -> None:
         super().__init__(dims)
-        self.down = self.table(dims.dim, rank)
-        self.up = self.table(rank, dims.heads * dims.head_dim)
-        self.taps = self.table(TAPS, dims.head_dim, per_head=True)
-        self.beta = self.table(dims.dim, dims.heads)
+        self.down = self.make_table(dims.dim, rank)
+        self.up = self.make_table(rank, dims.heads * dims.head_dim)
+        self.taps = self.make_table(TAPS, dims.head_dim, per_head=True)
+        self.beta = self.make_table(dims.dim, dims.heads)
         self.beta_bias = nn.Parameter(torch.zeros(dims.layers, dims.heads))
 
     def project(

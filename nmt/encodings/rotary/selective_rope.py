@@ -38,9 +38,9 @@ class SelectiveRope(Rotary):
     ) -> None:
         super().__init__(dims, base, layout)
         pairs = dims.head_dim // 2
-        self.down = self.table(dims.dim, rank)
-        self.up = self.table(rank, dims.heads * pairs)
-        self.taps = self.table(TAPS, pairs, per_head=True)
+        self.down = self.make_table(dims.dim, rank)
+        self.up = self.make_table(rank, dims.heads * pairs)
+        self.taps = self.make_table(TAPS, pairs, per_head=True)
 
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context

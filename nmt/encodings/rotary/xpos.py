@@ -49,7 +49,8 @@ class Xpos(Rotary):
         q, k, v = super().project(project, xq, xk, xv, layer, context)
         if self.dims.site != "decoder":
             return q, k, v
-        return self._scale(q, "queries", 1, context), self._scale(k, "new_keys", -1, context), v
+        q = self._scale(q, "query_positions", 1, context)
+        return q, self._scale(k, "new_key_positions", -1, context), v
 
     def _scale(self, x: Tensor, which: str, sign: int, context: Context) -> Tensor:
         """Multiply x [batch, heads, n, head_dim] with z^(sign position / scale_base)."""

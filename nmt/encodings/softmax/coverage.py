@@ -26,7 +26,7 @@ class Coverage(Encoding):
 
     def __init__(self, dims: Dims, fertility: bool = True) -> None:
         super().__init__(dims)
-        self.scale = dims.head_dim**-0.5  # which its weights rely on
+        self.score_scale = dims.head_dim**-0.5  # which its weights rely on
         shape = (dims.layers, dims.heads, 1, 1)
         self.weight = nn.Parameter(torch.zeros(shape))
         vectors = torch.zeros(*shape[:2], dims.head_dim, 1)

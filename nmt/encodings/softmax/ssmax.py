@@ -41,6 +41,6 @@ class Ssmax(Encoding):
     def _log_counts(self, context: Context) -> Tensor:
         """log n of each query: [batch | 1, 1, query | 1, 1]."""
         if context.allowed is None:
-            return self.factor.new_full((1, 1, 1, 1), context.keys.shape[1]).log()
+            return self.factor.new_full((1, 1, 1, 1), context.key_positions.shape[1]).log()
         n = context.allowed.sum(-1, keepdim=True).clamp(min=1)
         return n.to(self.factor.dtype).log()

@@ -35,8 +35,8 @@ class XlPe(Encoding):
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the fusion to x [batch, query, dim]."""
-        second = self.second.assign(context.queries, context)
-        return x + self.fusion(context.queries, second).to(x.dtype)
+        second = self.second.assign(context.query_positions, context)
+        return x + self.fusion(context.query_positions, second).to(x.dtype)
 
 
 class Fusion(nn.Module):

@@ -32,7 +32,7 @@ class Cope(Encoding):
 
     def __init__(self, dims: Dims, counts: Annotated[int, Between(2)] = 64) -> None:
         super().__init__(dims)
-        self.scale = dims.head_dim**-0.5  # which its gates rely on
+        self.score_scale = dims.head_dim**-0.5  # which its gates rely on
         self.counts = counts
         self.weight = nn.Parameter(torch.zeros(dims.layers, 1, counts, dims.head_dim))
 

@@ -48,7 +48,7 @@ class Huang(Encoding):
         self.method, self.tau = method, tau
         rows = tau + 1 if method == 1 else 2 * tau + 1
         width = 1 if method < 3 else dims.head_dim
-        self.a = self.table(rows, width, per_head=per_head)  # [layers, heads | 1, rows, width]
+        self.a = self.make_table(rows, width, per_head=per_head)  # [layers, heads | 1, rows, width]
         with torch.no_grad():
             self.a.normal_(0, 0.02) if method == 4 else self.a.fill_(1)
 

@@ -31,9 +31,9 @@ class TransformerXl(Encoding):
     def __init__(self, dims: Dims, untie: bool = False) -> None:
         super().__init__(dims)
         frequencies(dims.dim)  # refuses an odd width at once
-        self.w_r = self.table(dims.dim, dims.dim)  # [layers, 1, width, dim]
-        self.u = self.table(1, dims.head_dim, per_layer=untie, per_head=True)
-        self.v = self.table(1, dims.head_dim, per_layer=untie, per_head=True)
+        self.w_r = self.make_table(dims.dim, dims.dim)  # [layers, 1, width, dim]
+        self.u = self.make_table(1, dims.head_dim, per_layer=untie, per_head=True)
+        self.v = self.make_table(1, dims.head_dim, per_layer=untie, per_head=True)
         with torch.no_grad():  # as in the authors' code
             self.u.normal_(0, 0.02)
             self.v.normal_(0, 0.02)
