@@ -7,7 +7,7 @@ full pass of a fresh copy of the module, so that nothing that decoding leaves be
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -33,6 +33,7 @@ BOUNDS = {
 """Largest difference of two logits in each precision, in units of the largest logit."""
 
 Decoded = Iterator[tuple[Tensor, Sentences]]  # logits [rows, target, vocab], and their text
+Condition = Callable[[Transformer, int], Decoded]  # decodes so many tokens, by a module of its own
 
 
 class Decoding:
@@ -67,20 +68,6 @@ class Decoding:
         rest = self.text.target[:, self.done :]
         other = random_ids(self.model, len(chosen), rest.shape[1], seed=self.done)
         rest.copy_(other.where(rest != PAD, rest))
-
-
-class Condition(NamedTuple):
-    """One way to decode."""
-
-    name: str
-    decode: Callable[[Transformer, int], Decoded]  # so many tokens, by a module of its own
-
-    def compare(self, model: Transformer, tokens: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Logits [n, vocab] of real tokens, as decoded and of the full pass of a fresh copy."""
-        _, tokens = within(model, SOURCE, tokens)
-        for logits, text in self.decode(copy.deepcopy(model), tokens):
-            real = text.target != PAD
-            yield logits[real], full_pass(copy.deepcopy(model), text)[real]
 
 
 def make_text(model: Transformer, tokens: int, rows: int = 3, spread: int = 0) -> Sentences:
@@ -150,19 +137,24 @@ def padding(model: Transformer, n: int) -> Decoded:
         yield together[row : row + 1, :length], alone
 
 
-CONDITIONS = [
-    Condition("token by token", token_by_token),
-    Condition("after other passes", after_other_passes),
-    Condition("several at once", several_at_once),
-    Condition("beams", beams),
-    Condition("padding", padding),
-]
+CONDITIONS: dict[str, Condition] = {
+    condition.__name__.replace("_", " "): condition
+    for condition in (token_by_token, after_other_passes, several_at_once, beams, padding)
+}
+
+
+def compare(condition: str, model: Transformer, tokens: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Logits [n, vocab] of real tokens, as decoded and of the full pass of a fresh copy."""
+    _, tokens = within(model, SOURCE, tokens)
+    for logits, text in CONDITIONS[condition](copy.deepcopy(model), tokens):
+        real = text.target != PAD
+        yield logits[real], full_pass(copy.deepcopy(model), text)[real]
 
 
 class Deviation(NamedTuple):
     """Decoding in one condition and precision, compared with the full pass."""
 
-    condition: Condition
+    condition: str
     precision: str
     difference: float  # the largest of two logits; NaN if one is not finite
     largest: float  # logit of the full pass, its sign apart
@@ -187,7 +179,7 @@ def measure(
     model: Transformer,
     tokens: int = TOKENS,
     precisions: Iterable[str] = BOUNDS,
-    conditions: Sequence[Condition] = CONDITIONS,
+    conditions: Iterable[str] = tuple(CONDITIONS),
 ) -> Iterator[Deviation]:
     """Decode synthetic text in every condition and precision; `model`: in eval mode, on any device.
 
@@ -201,7 +193,7 @@ def measure(
             low = torch.autocast(kind, torch.bfloat16, enabled=precision == "bfloat16")
             try:
                 with torch.inference_mode(), low:
-                    pairs = condition.compare(model, tokens)
+                    pairs = compare(condition, model, tokens)
                     a, b = (torch.cat(side) for side in zip(*pairs, strict=True))
                     if a.isfinite().all() and b.isfinite().all():
                         difference, largest = float((a - b).abs().max()), float(b.abs().max())

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.checks import preflight, trial
+from nmt.checks import preflight
+from nmt.checks.properties import relative_difference
 from nmt.config.settings import Settings
 from nmt.encodings.base import Context, Dims, Encoding, Projection, softmax
 from nmt.errors import UserError
@@ -137,4 +138,4 @@ def test_numbers_that_are_drawn_are_no_fault() -> None:
     ],
 )
 def test_a_difference_is_a_share_of_the_largest_number(a: Tensor, b: Tensor, apart: float) -> None:
-    assert trial.relative_difference(a, b) == apart
+    assert relative_difference(a, b) == apart

@@ -233,7 +233,7 @@ FAULTS: list[tuple[type[Encoding], str, str]] = [  # the check that fails, and w
     (HardlySeesOthers, "order in the decoder", ""),
     (Reads, "kind of positions", "position_type is 'none', but positions times 2 change"),
     (ReadsSigns, "kind of positions", "position_type is 'real', but positions times 2048"),
-    (CountsTokens, "kind of positions", "and not from torch.arange"),
+    (CountsTokens, "kind of positions", "torch.arange"),
     (TellsNoOrderInTheEncoder, "order in the encoder", "the order of tokens changes nothing"),
     (EndsAtHundredTokens, "long and empty sequences", "NaN or infinity for 200 tokens"),
     (RoundsWhileDecoding, "decoding: token by token, bfloat16", ""),

@@ -103,8 +103,7 @@ def test_two_that_remember_by_the_same_name_serve_different_layers(
     entries = {f"fox{n}": {"use": "fox", "layers": [n]} for n in range(2)}
     model = build_perturbed(replace(settings, encoding=entries)).double()
     with torch.inference_mode():
-        beams = next(c for c in parity.CONDITIONS if c.name == "beams")
-        for steps, full in beams.compare(model, 9):
+        for steps, full in parity.compare("beams", model, 9):
             assert float((steps - full).abs().max()) < 1e-10
 
 
