@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -80,14 +80,6 @@ class KeyCache(Protocol):
         """Add [rows, any, new, width] under a name, and return all of that name."""
 
 
-class Extent(NamedTuple):
-    """How many tokens there are, known without reading tensors from a GPU."""
-
-    query_end: int  # tokens up to the last query
-    key_end: int  # tokens up to the last key
-    beams: int = 1  # queries with the same position: the hypotheses of one source
-
-
 INDICES = Positions()  # counted from 0
 
 
@@ -117,8 +109,9 @@ class Context:
     state: dict[str, Tensor] | None = None
     training: bool = False
     positions: Positions = None  # type: ignore[assignment]  # None becomes INDICES
+    beams: int = 1  # queries with the same position: the hypotheses of one source
     # what the model needs, and few encodings:
-    extent: Extent | None = None
+    query_end: int | None = None  # tokens up to the last query, if keys are counted from the first
     causal: bool = False  # allowed forbids a query the keys after it, and nothing else
     key_caches: Sequence[KeyCache] | None = None  # by layer; None: not decoding, all keys are new
     _indices: tuple[Tensor, Tensor] | None = None  # of queries and keys, if positions are others
@@ -180,8 +173,9 @@ class Context:
 
         For cross-attention, whose keys stay; the sums follow their hypothesis through a search.
         """
-        beams = 1 if self.extent is None else self.extent.beams
-        by_beam = weights.unflatten(2, (beams, -1)).transpose(1, 2)  # [batch, beam, any, new, key]
+        by_beam = weights.unflatten(2, (self.beams, -1)).transpose(
+            1, 2
+        )  # [batch, beam, any, new, key]
         sums = by_beam.cumsum(3)
         before = sums - by_beam
         if self.state is not None:
@@ -212,35 +206,30 @@ class Context:
     def bounds(self, which: str) -> tuple[int, int]:
         """The least and the greatest number among "query_positions" or "key_positions".
 
-        With an extent, nothing is read from a GPU, which would have to finish first; of positions
+        With `query_end`, nothing is read from a GPU, which would have to finish first; of positions
         that are drawn, these are the bounds of the whole range.
         """
-        if self.extent is not None:
-            end = self.extent.key_end if which == "key_positions" else self.extent.query_end
+        at: Tensor = getattr(self, which)
+        if self.query_end is not None:
+            end = at.shape[1] if which == "key_positions" else self.query_end
             if (positions := self.positions.position_range(end, self.training)) is not None:
                 return (positions[0], positions[-1]) if positions else (0, 0)
-        at: Tensor = getattr(self, which)
         return (int(at.min()), int(at.max())) if at.numel() else (0, 0)
 
     def max_distance(self) -> int:
         """The greatest distance that a query and a key may have; see `bounds`."""
-        if self.extent is not None:
-            tokens = max(self.extent.query_end, self.extent.key_end)
+        if self.query_end is not None:
+            tokens = max(self.query_end, self.key_positions.shape[1])
             if (distance := self.positions.max_distance(tokens, self.training)) is not None:
                 return distance
         return int(self.delta.abs().max()) if self.delta.numel() else 0
 
     @property
-    def contiguous_extent(self) -> Extent | None:
-        """The extent if queries are the last tokens at consecutive positions, as while decoding.
-
-        None where that is not known, or keys are not all tokens.
-        """
-        extent = self.extent
-        if extent is None or extent.beams > 1 or not self.positions.consecutive:
-            return None
-        last = 0 < self.query_positions.shape[1] <= extent.query_end
-        return extent if last and 0 < self.key_positions.shape[1] == extent.key_end else None
+    def consecutive_end(self) -> int | None:
+        """Tokens up to the last query if positions are consecutive, as in most passes; or None."""
+        unknown = self.query_end is None or self.beams > 1 or not self.positions.consecutive
+        known_empty = 0 in (self.query_positions.shape[1], self.key_positions.shape[1])
+        return None if unknown or known_empty else self.query_end
 
 
 def causal(queries: int, keys: int, device: torch.device) -> Tensor:

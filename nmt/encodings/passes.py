@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.encodings.context import Context, Extent, Positions
+from nmt.encodings.context import Context, Positions
 
 
 def whole(
@@ -22,17 +22,14 @@ def whole(
     """
     at = torch.arange(queries, device=device)[None]
     all_keys = at if keys is None else torch.arange(keys, device=device)[None]
-    return Context(
-        site, at, all_keys, all_keys, extent=Extent(queries, all_keys.shape[1]), **fields
-    )
+    return Context(site, at, all_keys, all_keys, query_end=queries, **fields)
 
 
 def step(site: str, before: int, new: int, device: torch.device, **fields: Any) -> Context:
     """A step of decoding: `new` tokens attend to all tokens; those before them are cached."""
     keys = torch.arange(before + new, device=device)[None]
     queries = keys[:, before:]
-    extent = Extent(before + new, before + new)
-    return Context(site, queries, keys, queries, extent=extent, **fields)
+    return Context(site, queries, keys, queries, query_end=before + new, **fields)
 
 
 def cross_step(decoder: Context, source: int, beams: int, cached: bool, **fields: Any) -> Context:
@@ -46,7 +43,8 @@ def cross_step(decoder: Context, source: int, beams: int, cached: bool, **fields
         query_positions=decoder.query_positions.repeat(1, beams),
         key_positions=keys,
         new_key_positions=keys[:, :0] if cached else keys,
-        extent=Extent(decoder.key_positions.shape[1], source, beams),
+        beams=beams,
+        query_end=decoder.query_end,
         **fields,
     )
 

@@ -161,8 +161,8 @@ class Sample(Positions):
 
     @staticmethod
     def _tokens(index: Tensor, context: Context) -> int:
-        if context.extent is not None:
-            return max(context.extent.query_end, context.extent.key_end)
+        if context.query_end is not None:
+            return max(context.query_end, context.key_positions.shape[1])
         return int(index.max()) + 1 if index.numel() else 0
 
     def _draw(self, n: int, context: Context) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nmt.checks import example
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Extent, Positions
+from nmt.encodings.context import Context, Positions
 from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.passes import cross_step, step, with_positions
 from nmt.encodings.positions import Augment, Index, PoSE, Remaining, Sample, Shift
@@ -74,15 +74,15 @@ def test_what_the_host_knows_is_so(name: str, learning: bool) -> None:
     torch.manual_seed(1)
     read = with_positions(replace(training(3), training=learning), positions)
     torch.manual_seed(1)
-    known = with_positions(replace(training(3), training=learning, extent=Extent(9, 9)), positions)
+    known = with_positions(replace(training(3), training=learning, query_end=9), positions)
     assert torch.equal(read.delta, known.delta)
     if positions.integer and not positions.distances_only:
         for which in ("query_positions", "key_positions"):
             (least, greatest), (first, last) = known.bounds(which), read.bounds(which)
             assert least <= first <= last <= greatest
         assert known.max_distance() >= read.max_distance()
-    assert read.contiguous_extent is None
-    assert (known.contiguous_extent is not None) == (name in ("index", "shift"))
+    assert read.consecutive_end is None
+    assert (known.consecutive_end is not None) == (name in ("index", "shift"))
     for tau in (None, 3):
         for own, other in zip(distinct(known, tau), distinct(read, tau), strict=True):
             assert torch.equal(own, other)
@@ -92,7 +92,7 @@ def test_a_part_of_the_queries_has_not_all_distances() -> None:
     keys = torch.arange(5)[None]
     last = step("decoder", 3, 2, keys.device)
     assert torch.equal(last.query_positions, keys[:, 3:]) and torch.equal(last.key_positions, keys)
-    assert last.contiguous_extent == (5, 5, 1) and last.bounds("query_positions") == (0, 4)
+    assert last.consecutive_end == 5 and last.bounds("query_positions") == (0, 4)
     assert distinct(last)[0].tolist() == [-4, -3, -2, -1, 0, 1]
 
 
@@ -102,10 +102,10 @@ def test_hypotheses_are_not_taken_for_tokens() -> None:
     cross = cross_step(own, 5, 4, cached=True)
     assert cross.query_positions.tolist() == [[3, 3, 3, 3]]
     assert cross.new_key_positions.shape == (1, 0)
-    assert cross.extent == (4, 5, 4) and cross.contiguous_extent is None
+    assert (cross.query_end, cross.beams, cross.consecutive_end) == (4, 4, None)
     assert distinct(cross)[0].tolist() == [-3, -2, -1, 0, 1]
     alone = cross_step(own, 5, 1, cached=False)
-    assert alone.contiguous_extent == (4, 5, 1)
+    assert alone.consecutive_end == 4
     assert torch.equal(alone.new_key_positions, alone.key_positions)
     assert distinct(alone)[0].tolist() == [-3, -2, -1, 0, 1]
 

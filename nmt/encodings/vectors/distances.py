@@ -20,12 +20,11 @@ def distinct(context: Context, tau: int | None = None) -> tuple[Tensor, Tensor]:
 
     def find() -> tuple[Tensor, Tensor]:
         delta = context.delta if tau is None else context.delta.clamp(-tau, tau)
-        if (extent := context.contiguous_extent) is None:
+        if (end := context.consecutive_end) is None:
             distances, index = torch.unique(delta, return_inverse=True)
             return distances, index
         _, queries, keys = delta.shape  # all distances between the outermost two occur
-        last = extent.query_end - 1
-        least, greatest = -last, keys - 1 - (last - queries + 1)
+        least, greatest = 1 - end, keys - 1 - (end - queries)
         if tau is not None:
             least, greatest = (max(-tau, min(tau, d)) for d in (least, greatest))
         return torch.arange(least, greatest + 1, device=delta.device), delta - least
