@@ -100,7 +100,7 @@ class HookOutputs(NamedTuple):
 
 
 class Probe:
-    """One encoding at a site, asked about a made-up sentence: its first layer, and its heads."""
+    """One encoding at a site, asked about a synthetic sentence: its first layer, and its heads."""
 
     def __init__(self, e: Encoding, vocab: int) -> None:
         self.e, self.n = e, min(LENGTH, max_length(e, e.training) or LENGTH)

@@ -90,7 +90,7 @@ def _call(e: Encoding, hook: str, method: Callable[..., Any], *arguments: Any) -
     result = method(project, *arguments[1:]) if hook == "project" else method(*arguments)
     name = name_of(e, f"its `{hook}`")
     unchanged = all(t._version == version for t, version in versions)
-    require(unchanged, f"{name} writes into a tensor that it is given; work on a copy")
+    require(unchanged, f"{name} writes into one of its arguments; work on a copy")
     if hook != "bias" or result is not None:
         fault = _misfit(e, hook, result if hook == "project" else [result], plain, context)
         require(fault is None, f"{name} {fault}")

@@ -107,7 +107,7 @@ def several_at_once(model: Transformer, n: int) -> Decoded:
 
 
 def beams(model: Transformer, n: int) -> Decoded:
-    """Rows are repeated, swapped, dropped and change places in the middle."""
+    """Rows are repeated, swapped, dropped and reordered in the middle."""
     decoding = Decoding(model, make_text(model, n, spread=2))
     decoding.grow(1)
     # Two hypotheses of each sentence, and then two tokens: neither must be taken for the other.
@@ -115,7 +115,7 @@ def beams(model: Transformer, n: int) -> Decoded:
     decoding.grow(n // 4)
     decoding.reorder([[1, 0], [3, 3], [5, 4]])  # within each sentence, as beam search does
     decoding.grow(n // 2)
-    decoding.reorder([[1, 0, 0], [4, 5, 5]])  # one sentence goes, the others have three
+    decoding.reorder([[1, 0, 0], [4, 5, 5]])  # one sentence goes, two have three
     decoding.grow(3 * n // 4)
     decoding.reorder([[2, 1], [5, 3]])
     decoding.grow(n)
@@ -184,7 +184,7 @@ def measure(
     """Decode synthetic text in every condition and precision; `model`: in eval mode, on any device.
 
     Targets have `tokens` tokens, or as many as the encodings can hold. An exception is a failure of
-    its condition, not an end: which of the others fail tells where the mistake is.
+    its condition, not an end: which conditions fail tells where the mistake is.
     """
     kind = model.output.weight.device.type
     for precision in precisions:

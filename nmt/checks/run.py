@@ -63,8 +63,10 @@ def run_checks(
                 measured = isinstance(figure, float)
                 finding = f"largest difference {figure:.2g}" if measured else str(figure)
                 result = Result(name, True, finding)
-        if name == STEP and not result.passed:  # a hook that raises would fail all others, too
-            yield result._replace(finding=f"{result.finding}; no other check was made")
+        if (
+            name == STEP and not result.passed
+        ):  # a hook that raises would fail all other checks, too
+            yield result._replace(finding=f"{result.finding}; no other check was tried")
             return
         yield result
     for d in parity.measure(copy.deepcopy(model).to(device), tokens, precisions):

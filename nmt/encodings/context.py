@@ -102,7 +102,7 @@ class Context:
     # [batch] tokens, eos included: of the source in the encoder, else of the output; while decoding
     # the desired ones, or None where none are desired
     lengths: Tensor | None = None
-    tokens: Tensor | None = None  # [batch, query] ids, where they are known
+    tokens: Tensor | None = None  # [batch, query] ids; None: unknown
     columns: dict[str, Tensor] = field(default_factory=dict)  # [batch, source | 1] each
     # [hypothesis, ...] what later steps need; None: not decoding. Self- and cross-attention share
     # it, so names in it tell entry and site
@@ -114,7 +114,9 @@ class Context:
     query_end: int | None = None  # tokens up to the last query, if keys are counted from the first
     causal: bool = False  # allowed forbids a query the keys after it, and nothing else
     key_caches: Sequence[KeyCache] | None = None  # by layer; None: not decoding, all keys are new
-    _indices: tuple[Tensor, Tensor] | None = None  # of queries and keys, if positions are others
+    _indices: tuple[Tensor, Tensor] | None = (
+        None  # of queries and keys, if positions differ from them
+    )
     _memo: dict[Hashable, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -134,7 +136,7 @@ class Context:
     def indices(self) -> tuple[Tensor, Tensor]:
         """Queries and keys counted from 0 in their text, [batch | 1, n] each, at any positions.
 
-        So the first token is known where positions start at 1, are shifted or change places.
+        So the first token is index 0 where positions start at 1, are shifted or reordered.
         """
         return self._indices or (self.query_positions, self.key_positions)
 

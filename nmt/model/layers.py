@@ -28,7 +28,7 @@ Site = tuple[SiteEncodings, Context]  # the encodings of one attention site, and
 
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
-    """Set each element to zero with probability p, and scale the others to keep the mean.
+    """Set each element to zero with probability p, and scale the remaining ones to keep the mean.
 
     Srivastava et al. 2014. On a CPU one draw of 64 bits decides four elements, where torch's
     kernel draws anew for each and takes 1.7 (without AVX) to 2.6 times as long; p is rounded to a
@@ -327,7 +327,7 @@ def watching(model: nn.Module, watcher: Watcher) -> Iterator[None]:
     Each layer comes once per pass, or once per step while decoding, in the order of computing;
     attention then uses the plain formulas, as the fused kernel does not return probabilities.
     Probabilities of a row without allowed keys are equal for all keys, and rows of padding attend
-    like others: `allowed` and the ids tell which rows are valid.
+    like any row: `allowed` and the ids tell which rows are valid.
     Models with complex embeddings have `model.streams` rows for each sentence, side by side.
     Keep sums rather than the tensors. Nothing is computed a second time in the backward pass: it
     would be seen twice. Raises RuntimeError where the model is being watched already.

@@ -73,7 +73,7 @@ class Transformer(nn.Module):
     def _drop_unread_projections(self) -> None:
         """Leave out projections that encodings do not use: they would never get a gradient.
 
-        They are made and then dropped, so that a seed initialises the rest of the model alike.
+        They are drawn and then dropped, so that a seed initialises the rest of the model alike.
         """
         parts = ((self.encoder, "attention", self.encoder_encodings),
                  (self.decoder, "attention", self.decoder_encodings),

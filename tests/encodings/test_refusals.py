@@ -15,7 +15,7 @@ from tests.encodings.attending import dims
 UNTYPED = "encoding.mine: strength: has no type in __init__; write strength: float"
 
 ALONE = [  # heads have four components
-    ("encoder", "relativ: {}", "is called 'relativ'; did you mean relative?"),
+    ("encoder", "relativ: {}", "are called 'relativ'; did you mean relative?"),
     ("encoder", "relative: {tau: x}", "encoding.relative.tau=x: expected an integer"),
     ("encoder", "relative: {where: [middle]}", "where=middle: choose among"),
     ("encoder", "absolute: {at: 3}", "encoding.absolute: at=3: expected one name"),

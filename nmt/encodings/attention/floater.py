@@ -122,7 +122,7 @@ class Floater(Encoding):
 def _position_bounds(context: Context) -> tuple[int, int]:
     """The first and the last position of queries and new keys, or of some more.
 
-    Those of consecutive positions are known without waiting for a GPU.
+    For consecutive positions this needs no waiting for a GPU.
     """
     if not context.positions.consecutive:
         at = torch.cat([context.query_positions.flatten(), context.new_key_positions.flatten()])

@@ -7,8 +7,8 @@
 i and j are positions, so tables have a longest text. Each head of a layer has its own, and dense's
 inner map from the input to q is the projection of queries, biases included: together the two have
 dim^2 + longest dim parameters per layer, as in the paper. Keys are not read, nor queries but by
-dense, so these projections are left out, unless the entry serves some layers or heads, or others
-read them. The paper's tables that stay as they were drawn, its factorised dense form and its
+dense, so these projections are left out, unless the entry serves some layers only, or another
+entry reads them. The paper's tables that stay as they were drawn, its factorised dense form and its
 mixtures are not here; how tables start is our choice (Glorot's).
 """
 

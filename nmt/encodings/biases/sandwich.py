@@ -4,7 +4,7 @@ b_h(i, j) = (PE(i) . PE(j) - D/2) / (8h / heads), h = 1..heads: of the inner pro
 encodings, only the part that two positions make with each other. PE(i) . PE(j) is the sum of
 cos((i - j) 10000^(-2b/D)) over b = 1..D/2, at most D/2, so the bias is 0 at distance 0 and
 negative elsewhere. Reconstructed from NVIDIA NeMo's code; the paper's own text was not at hand.
-Symmetric in the encoder (ours).
+Symmetric in the encoder (our extension).
 """
 
 import torch

@@ -17,7 +17,7 @@ hermitian one they are subtracted, so with shared frequencies it sees difference
 
 The authors' translation code (frequency: shared, phase: false, learn: false) freezes the
 frequencies 10000^(-2 [k/2] / dim) for all words; the paper learns r, w and theta. Initial w and
-theta are not given by either: here each word's frequencies are those times uniform [0.5, 1.5), and
+theta are in neither: here each word's frequencies are these times uniform [0.5, 1.5), and
 phases are uniform in [-pi, pi). Reconstructed in part; the paper's own text was not at hand.
 """
 

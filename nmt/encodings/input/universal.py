@@ -1,7 +1,7 @@
 """Dehghani, Gouws, Vinyals, Uszkoreit, Kaiser (2019), Universal Transformers: coordinates.
 
-The stack goes through one layer again and again; before step l = 1, 2, ... it is given where each
-token stands and which step this is:
+The stack goes through one layer again and again; before step l = 1, 2, ... it gets the position of
+each token and the number of the step:
 
     x_t <- x_t + PE(t) + PE(l)
 

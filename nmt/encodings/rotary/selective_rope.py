@@ -9,8 +9,8 @@ low rank (32 in the authors' configs). This is their code (timurcarstensen/selec
 have it: without the gate on f and the constant added to it, which it offers. The paper's text was
 not at hand.
 
-Defined for a decoder. In the encoder (ours) a score depends on the words between query and key, in
-either direction.
+Defined for a decoder. In the encoder (our extension) a score depends on the words between query and
+key, in either direction.
 """
 
 import torch

@@ -6,7 +6,7 @@ with a the weights by the scores before the term: what the head has attended to 
 so that it may turn to what was not translated yet. Phi_j = 2 sigmoid(u_h . k_j) is the fertility
 of a source word, how much attention it takes (their eq. 11, N = 2), and 1 without `fertility`.
 
-Theirs sums the weights after the term, through a layer with tanh, word after word; with weights
+Their model sums weights after the term, through a layer with tanh, word after word; with weights
 before the term all target words are computed in one pass, and decoding step by step is the same.
 """
 

@@ -3,7 +3,7 @@ AMR-to-Text Generation: the Structural Transformer.
 
     e_ij = q_i . (k_j + W_R r_ij) / sqrt(head_dim),   o_i = sum_j p_ij (v_j + W_F r_ij)
 
-r_ij is made of the labels and directions of the edges on the path from word i to word j, in the
+r_ij consists of the labels and directions of the edges on the path from word i to word j, in the
 paper's five ways: the mean or the sum of a vector h_m for each step, one vector for the whole path
 (feature), or, in each layer, a convolution as long as the longest path, r = relu(b + sum_m W_m h_m)
 (cnn), or attention among the steps, whose results e_m are weighed by softmax_m(w . tanh(W_1 e_m))

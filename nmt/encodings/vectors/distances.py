@@ -53,7 +53,7 @@ def sinusoid_products(
     t: [batch, heads, query, head_dim]; weight W: [heads, head_dim, 2 f], None for the identity;
     w: frequencies [f] in float64. keys: t belongs to keys, and the product is t_j . (W PE(j - i)).
 
-    Where all sentences have the same whole positions, or only distances are known, PE is built
+    Where all sentences have the same whole positions, or there are only distances, PE is built
     once for each distance. Otherwise nearly every pair has a distance of its own, and the
     addition theorem takes them apart: with y = W^T t = [y_s | y_c],
     y . PE(i - j) = (y_s sin wi + y_c cos wi) . cos wj + (y_c sin wi - y_s cos wi) . sin wj.

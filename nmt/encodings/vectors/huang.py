@@ -7,7 +7,7 @@ method 2: e_ij = (q_i . k_j) a_x / sqrt(head_dim)                     a number
 method 3: e_ij = sum_d q_id k_jd a_xd / sqrt(head_dim)                a vector between q and k
 method 4: e_ij = (q_i . k_j + q_i . a_x + k_j . a_x) / sqrt(head_dim) a vector, one for both
 
-With other entries: methods 1 and 2 multiply the whole score that earlier entries made, method 3
+With other entries: methods 1 and 2 multiply the whole score of earlier entries, method 3
 replaces q_i . k_j in it and leaves what they added.
 
 Initial values are reconstructed; the paper's own text was not at hand: ones where a multiplies, so

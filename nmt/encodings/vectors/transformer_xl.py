@@ -3,7 +3,7 @@
 e_ij = [q_i . k_j + q_i . (W_R R[i - j]) + u . k_j + v . (W_R R[i - j])] / sqrt(head_dim),
 R[x] the sinusoids of the model's width at x: sines, then cosines.
 
-Derived from absolute sinusoids: with x_j + PE(j) in place of x_j, the product has four terms; the
+Derived from absolute sinusoids: with x_j + PE(j) instead of x_j, the product has four terms; the
 two in which the query's position stands become u and v, the same for all positions, and PE(j)
 becomes R[i - j]. Distances have a sign (XLNet; in an encoder keys stand on both sides) and are not
 clipped. The paper's memory of earlier segments is no encoding and not part of this.
