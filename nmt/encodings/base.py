@@ -59,7 +59,6 @@ class Encoding(nn.Module):
     # Length
     num_positions: int | None = None  # hooks see 0 .. num_positions - 1 only; None: any
     longest_distance: int | None = None  # hooks see no greater one; None: any
-    sized_by: str = "longest"  # the option that sets these two
 
     # Attention
     score_scale: float | None = None  # of q k; None: 1 / sqrt(head_dim)

@@ -26,8 +26,9 @@ class SiteEncodings(nn.Module):
         super().__init__()
         check_combination(entries)
         for entry in entries:
-            if (why := limits.why_too_short(entry, 1)) is not None:
-                raise ValueError(f"encoding.{entry.name}: {why}")
+            if 0 in (limits.max_length(entry, training) for training in (True, False)):
+                fault = "not even one token has a position in its table"
+                raise ValueError(f"encoding.{entry.name}: {fault}; enlarge it, or change at=")
         self.entries = nn.ModuleList(entries)
 
     def _entries_with(

@@ -24,7 +24,6 @@ class Axial(Encoding):
     """
 
     position_type = "integer"
-    sized_by = "t1 x t2"
     zeros = ("segments", "places")
 
     def __init__(

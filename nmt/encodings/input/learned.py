@@ -18,7 +18,6 @@ class Learned(Encoding):
     """
 
     position_type = "integer"
-    sized_by = "size"
     zeros = ("weight",)
     weight: Tensor  # [size, dim]
 

@@ -34,8 +34,8 @@ class Xpos(Rotary):
         check_ascending(self.positions, dims.site)
         self.scale_base = scale_base
         if dims.site == "decoder":
-            most = int(min(64 * scale_base, ENDLESS))  # at 70 float32 has no z^(-j / scale_base)
-            self.num_positions, self.sized_by = most, "64 x scale_base"
+            # at 70 scale_base float32 has no z^(-j / scale_base)
+            self.num_positions = int(min(64 * scale_base, ENDLESS))
 
     def zeta(self, device: torch.device | None = None) -> Tensor:
         """z_b in float64: [head_dim / 2]."""
