@@ -9,9 +9,7 @@ from torch import Tensor
 
 from nmt.checks import example
 from nmt.encodings.base import Encoding, softmax
-from nmt.encodings.context import Context, causal
-from nmt.encodings.limits import max_length
-from nmt.encodings.passes import whole, with_positions
+from nmt.encodings.context import Context, causal, whole, with_positions
 from nmt.encodings.site import SiteEncodings
 from nmt.text.vocab import PAD
 
@@ -103,7 +101,7 @@ class Probe:
     """One encoding at a site, asked about a synthetic sentence: its first layer, and its heads."""
 
     def __init__(self, e: Encoding, vocab: int) -> None:
-        self.e, self.n = e, min(LENGTH, max_length(e, e.training) or LENGTH)
+        self.e, self.n = e, min(LENGTH, e.max_length(e.training) or LENGTH)
         self.ids = example.ids(1, self.n, vocab)
         self.columns = example.columns([e], self.ids)
         self.x = unrelated_words(self.n, e)

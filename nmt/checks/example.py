@@ -9,8 +9,7 @@ from torch import Tensor
 
 from nmt.build import meta_model, shrink, transformer
 from nmt.config.settings import Settings
-from nmt.encodings.base import Encoding, at_least_float32
-from nmt.encodings.limits import column_ranges, common_ranges
+from nmt.encodings.base import Encoding, at_least_float32, common_ranges
 from nmt.model.transformer import Transformer
 from nmt.text.vocab import PAD, SPECIALS
 
@@ -144,7 +143,7 @@ def columns(encodings: Iterable[Encoding], source: Tensor, seed: int = 0) -> dic
             result[name] = torch.zeros_like(source)
             for row, n in zip(result[name], (source != PAD).sum(1).tolist(), strict=True):
                 row[:n] = _column(name, n, draw)
-    for name, values in common_ranges(map(column_ranges, encodings)).items():
+    for name, values in common_ranges(e.integers_of_columns for e in encodings).items():
         result[name] = result[name].clamp(values.start, values.stop - 1)
     return result
 

@@ -11,7 +11,7 @@ from nmt.checks.properties import check_later_tokens_and_padding, require_relati
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
 from nmt.corpus.sampling import check_sampling
-from nmt.encodings.limits import least, max_length
+from nmt.encodings.base import least
 from nmt.errors import UserError, is_out_of_memory, where_raised
 from nmt.model.transformer import Transformer
 
@@ -93,7 +93,7 @@ def _check_lengths(settings: Settings, model: Transformer) -> None:
     languages = {"encoder": source, "decoder": target, "cross": source or target}
     for e in model.entries:
         special = 1 + languages[e.dims.site]  # eos, or bos, and a language before the text
-        longest = least(max_length(e, training) for training in (True, False))
+        longest = least(e.max_length(training) for training in (True, False))
         if longest is not None and longest < pieces + special:
             more = "eos" if special == 1 else "eos, and a language"
             raise UserError(

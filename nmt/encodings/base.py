@@ -8,7 +8,8 @@ Axes: batch, query, key, heads, dim (of the model), head_dim. Hooks receive the 
 because one object serves all layers of its site.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from nmt.encodings.context import INDICES, Positions
 from nmt.encodings.context import Context as Context
 
+ENDLESS = 2**31  # tokens; a longer limit is none
 HOOKS = ("embed", "layer_input", "project", "scores", "bias", "normalise", "outputs", "readout")
 
 Projection = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
@@ -163,6 +165,34 @@ class Encoding(nn.Module):
         chosen = [p for name, p in self.named_parameters() if f"{name}.".startswith(zeros)]
         return bool(chosen) and set_to_zero(*chosen)
 
+    def max_length(self, training: bool) -> int | None:
+        """The longest sequence that can be encoded, in training or otherwise; None: any.
+
+        0 where not even one token has a position that the encoding can read.
+        """
+        limit = self.positions.max_length(training)
+        most = ENDLESS if limit is None else limit
+        if self._fits(most, training):
+            return limit
+        lengths = range(1, most + 1)  # of which a longer one reaches no less far
+        return bisect_left(lengths, True, key=lambda n: not self._fits(n, training))
+
+    def _fits(self, length: int, training: bool) -> bool:
+        """Whether tables hold all positions, or distances, that `length` tokens may get."""
+        if self.num_positions is not None:
+            positions = self.positions.position_range(length, training) or range(0)
+            if positions.start < 0 or positions.stop > self.num_positions:
+                return False
+        distance = self.positions.max_distance(length, training) or 0
+        return self.longest_distance is None or distance <= self.longest_distance
+
+    @property
+    def integers_of_columns(self) -> dict[str, range]:
+        """The integers that columns may hold, where not all will do."""
+        count = self.num_positions
+        of_table = {} if count is None else self.positions.column_ranges(count)
+        return of_table | dict(self.column_ranges)
+
     def make_table(
         self, rows: int, width: int, per_layer: bool = True, per_head: bool = False
     ) -> nn.Parameter:
@@ -199,3 +229,18 @@ def mask_scores(e: Tensor, allowed: Tensor | None) -> Tensor:
 def at_least_float32(x: Tensor) -> Tensor:
     """x in float32, or in float64 where it is: bfloat16 is too coarse for sums of many numbers."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def least(limits: Iterable[int | None]) -> int | None:
+    """The smallest of several limits; None: there is none."""
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def common_ranges(several: Iterable[Mapping[str, range]]) -> dict[str, range]:
+    """The integers that are within all ranges of a name."""
+    common: dict[str, range] = {}
+    for ranges in several:
+        for name, values in ranges.items():
+            before = common.get(name, values)
+            common[name] = range(max(values.start, before.start), min(values.stop, before.stop))
+    return common

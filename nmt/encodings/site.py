@@ -12,10 +12,8 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from nmt.encodings import limits
-from nmt.encodings.base import Dims, Encoding, Projection, softmax
-from nmt.encodings.context import Context
-from nmt.encodings.passes import with_positions
+from nmt.encodings.base import Dims, Encoding, Projection, least, softmax
+from nmt.encodings.context import Context, with_positions
 from nmt.encodings.positions import Scaled
 
 
@@ -26,7 +24,7 @@ class SiteEncodings(nn.Module):
         super().__init__()
         check_combination(entries)
         for entry in entries:
-            if 0 in (limits.max_length(entry, training) for training in (True, False)):
+            if 0 in (entry.max_length(training) for training in (True, False)):
                 fault = "not even one token has a position in its table"
                 raise ValueError(f"encoding.{entry.name}: {fault}; enlarge it, or change at=")
         self.entries = nn.ModuleList(entries)
@@ -60,7 +58,7 @@ class SiteEncodings(nn.Module):
 
     def max_length(self, training: bool) -> int | None:
         """The longest sequence that every entry can encode, in training or otherwise; None: any."""
-        return limits.least(limits.max_length(entry, training) for entry in self)
+        return least(entry.max_length(training) for entry in self)
 
     def score_scale(self, layer: int) -> float | None:
         """The factor on the scores of a layer, if an entry states one."""

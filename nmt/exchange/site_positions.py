@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, causal
-from nmt.encodings.passes import list_computed, with_positions
+from nmt.encodings.context import Context, causal, list_computed, with_positions
 from nmt.encodings.rotary.rotary import Rotary
 from nmt.encodings.site import SiteEncodings
 from nmt.errors import UserError

@@ -15,8 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from nmt.config.settings import Model
 from nmt.encodings.base import at_least_float32, mask_scores
-from nmt.encodings.context import Context
-from nmt.encodings.passes import copy_pass
+from nmt.encodings.context import Context, copy_pass
 from nmt.encodings.site import SiteEncodings
 from nmt.model.cache import Cache
 from nmt.system.machine import FUSED_FROM

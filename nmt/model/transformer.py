@@ -7,10 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.settings import Model
-from nmt.encodings import passes
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, causal
-from nmt.encodings.limits import column_ranges, common_ranges, least
+from nmt.encodings.base import Dims, Encoding, common_ranges, least
+from nmt.encodings.context import Context, causal, cross_step, decoding_step, whole
 from nmt.encodings.site import SiteEncodings, unread_projections
 from nmt.model.cache import State
 from nmt.model.layers import DecoderLayer, EncoderLayer, Stack, dropout
@@ -157,7 +155,7 @@ class Transformer(nn.Module):
     @property
     def column_ranges(self) -> dict[str, range]:
         """The integers that columns may hold, where not all will do."""
-        return common_ranges(map(column_ranges, self.entries))
+        return common_ranges(e.integers_of_columns for e in self.entries)
 
     def forward(
         self, source: Tensor, target: Tensor, columns: dict[str, Tensor] | None = None
@@ -198,7 +196,7 @@ class Transformer(nn.Module):
 
     def _pass(self, site: str, queries: Tensor, **fields: Any) -> Context:
         """The pass over a whole batch of ids [batch x streams, query]."""
-        return passes.whole(
+        return whole(
             site,
             queries.shape[1],
             device=queries.device,
@@ -276,7 +274,7 @@ class Transformer(nn.Module):
     def advance(self, tokens: Tensor, state: State) -> Tensor:
         """States [rows, n, dim] of the next n tokens [rows, n]; advances the state."""
         tokens, n, device = self._in_streams(tokens), tokens.shape[1], tokens.device
-        decoder = passes.step(
+        decoder = decoding_step(
             "decoder",
             state.length,
             n,
@@ -290,7 +288,7 @@ class Transformer(nn.Module):
             state=state.recurrent,
             key_caches=state.self_caches,
         )
-        cross = passes.cross_step(
+        cross = cross_step(
             decoder,
             state.memory.shape[1],
             state.beams,

@@ -16,10 +16,9 @@ from nmt.checks import parity
 from nmt.checks.example import build_perturbed
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.context import Context, Positions, whole, with_positions
 from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.input.learned import Learned
-from nmt.encodings.passes import whole, with_positions
 from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Segment, Tree
 from nmt.encodings.registry import create
 from nmt.encodings.rotary.rotary import Rotary

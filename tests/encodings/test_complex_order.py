@@ -11,9 +11,8 @@ from torch import Tensor
 from nmt.checks import parity
 from nmt.checks.example import build_perturbed
 from nmt.config.settings import Settings
-from nmt.encodings.context import Context
+from nmt.encodings.context import Context, with_positions
 from nmt.encodings.input.complex_order import ComplexOrder
-from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
 from nmt.errors import UserError

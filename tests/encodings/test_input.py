@@ -9,12 +9,10 @@ from torch import Tensor
 
 from nmt.encodings.attention.position_infused import PositionInfused
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context
+from nmt.encodings.context import Context, with_positions
 from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.input.learned import Learned
 from nmt.encodings.input.lrpe import LengthRatio
-from nmt.encodings.limits import max_length
-from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Remaining
 from nmt.encodings.registry import create
 from nmt.encodings.sinusoids import sinusoids
@@ -40,7 +38,7 @@ def test_learned_positions_may_be_clipped() -> None:
     at = torch.arange(6)[None]
     clipped = Learned(Dims("encoder", 1, 1, 8, 8), size=5, beyond="clip")
     x = clipped.embed(torch.zeros(1, 6, 8), Context("encoder", at, at, at))
-    assert max_length(clipped, False) is None and torch.equal(x[0, 5], x[0, 4])
+    assert clipped.max_length(False) is None and torch.equal(x[0, 5], x[0, 4])
 
 
 def added_at(e: Encoding, n: int, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -11,7 +11,6 @@ from nmt.checks import example, preflight
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context
-from nmt.encodings.limits import max_length
 from nmt.encodings.registry import create
 from nmt.encodings.site import SiteEncodings
 from nmt.errors import UserError
@@ -77,13 +76,13 @@ def test_sequences_up_to_the_limit_are_encoded_and_no_longer_ones(
 ) -> None:
     e = made(name, PLACES[place]).train(training)
     expected = OF_DISTANCES if name == "relative" else LIMITS
-    assert max_length(e, training) == expected[place][not training]
+    assert e.max_length(training) == expected[place][not training]
     torch.manual_seed(1)
     for _ in range(20 if training else 1):
-        run(e, max_length(e, training) or 0, training)
+        run(e, e.max_length(training) or 0, training)
     with pytest.raises(ValueError, match=r"position|distance"):
         for _ in range(40):
-            run(e, (max_length(e, training) or 0) + 1, training)
+            run(e, (e.max_length(training) or 0) + 1, training)
 
 
 @pytest.mark.parametrize(

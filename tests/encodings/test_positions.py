@@ -9,9 +9,8 @@ from torch import Tensor
 
 from nmt.checks import example
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.context import Context, Positions, cross_step, decoding_step, with_positions
 from nmt.encodings.input.absolute import Absolute
-from nmt.encodings.passes import cross_step, step, with_positions
 from nmt.encodings.positions import Augment, Index, PoSE, Remaining, Sample, Shift
 from nmt.encodings.positions_columns import ColumnPositions, Segment
 from nmt.encodings.registry import POSITIONS, position_class
@@ -90,7 +89,7 @@ def test_what_the_host_knows_is_so(name: str, learning: bool) -> None:
 
 def test_a_part_of_the_queries_has_not_all_distances() -> None:
     keys = torch.arange(5)[None]
-    last = step("decoder", 3, 2, keys.device)
+    last = decoding_step("decoder", 3, 2, keys.device)
     assert torch.equal(last.query_positions, keys[:, 3:]) and torch.equal(last.key_positions, keys)
     assert last.consecutive_end == 5 and last.bounds("query_positions") == (0, 4)
     assert distinct(last)[0].tolist() == [-4, -3, -2, -1, 0, 1]
@@ -98,7 +97,7 @@ def test_a_part_of_the_queries_has_not_all_distances() -> None:
 
 def test_hypotheses_are_not_taken_for_tokens() -> None:
     """Four that stand at the fourth token, and look at a source of five."""
-    own = step("decoder", 3, 1, torch.device("cpu"))
+    own = decoding_step("decoder", 3, 1, torch.device("cpu"))
     cross = cross_step(own, 5, 4, cached=True)
     assert cross.query_positions.tolist() == [[3, 3, 3, 3]]
     assert cross.new_key_positions.shape == (1, 0)
@@ -112,7 +111,7 @@ def test_hypotheses_are_not_taken_for_tokens() -> None:
 
 @pytest.mark.parametrize("queries, keys", [(31, 5), (2, 31)])
 def test_tokens_far_beyond_the_other_text_share_a_distance(queries: int, keys: int) -> None:
-    own = step("decoder", queries - 1, 1, torch.device("cpu"))
+    own = decoding_step("decoder", queries - 1, 1, torch.device("cpu"))
     cross = cross_step(own, keys, 1, cached=True)
     for tau in (None, 0, 4):
         distances, index = distinct(cross, tau)

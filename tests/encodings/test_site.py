@@ -12,8 +12,7 @@ from nmt.checks import parity
 from nmt.checks.example import build_perturbed
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context
-from nmt.encodings.passes import whole
+from nmt.encodings.context import Context, whole
 from nmt.encodings.registry import create
 from nmt.encodings.site import SiteEncodings
 from nmt.encodings.vectors.irpe import Irpe

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.passes import whole
+from nmt.encodings.context import whole
 from nmt.encodings.registry import create
 from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.site import SiteEncodings

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.check import PositiveFloat
-from nmt.encodings.base import Context, Dims, Projection
-from nmt.encodings.limits import ENDLESS
+from nmt.encodings.base import ENDLESS, Context, Dims, Projection
 from nmt.encodings.positions import check_ascending
 from nmt.encodings.rotary.rotary import Base, Rotary
 from nmt.encodings.sinusoids import Layout
