@@ -85,7 +85,7 @@ def token_by_token(model: Transformer, n: int) -> Decoded:
 
 
 def after_other_passes(model: Transformer, n: int) -> Decoded:
-    """The same after full passes of other lengths and batch sizes, and its own pass afterwards."""
+    """Token by token after full passes of other lengths and batch sizes; then a full pass."""
     longest = min(2 * n, model.target_limit or 2 * n)
     for rows, length in ((5, longest), (1, max(1, n // 4))):
         target = random_ids(model, rows, length, length)

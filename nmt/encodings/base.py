@@ -78,7 +78,7 @@ class Encoding(nn.Module):
     zeros: tuple[str, ...] = ()  # parameters or modules: if all are 0, it changes nothing
     may_lack_gradients: bool = False  # some parameters or projections are not used
 
-    hooks: ClassVar[tuple[str, ...]] = ()  # those that the class overrides
+    hooks: ClassVar[tuple[str, ...]] = ()  # that the class overrides
 
     def __init__(self, dims: Dims) -> None:
         super().__init__()

@@ -119,7 +119,7 @@ class SiteEncodings(nn.Module):
         return total
 
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
-        """Weights of the scores e: softmax, or those of the entry that replaces it."""
+        """Weights of the scores e: of softmax, or of the entry that replaces it."""
         for entry, n, c in self._entries_with("normalise", context, layer):
             return entry.normalise(e, n, c)
         return softmax(e, context.allowed)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding
-from nmt.encodings.recurrence.recurrent import hidden_states, output_projection
+from nmt.encodings.recurrence.lstm import hidden_states, output_projection
 
 
 class Gru(Encoding):

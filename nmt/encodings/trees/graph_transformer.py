@@ -68,7 +68,7 @@ class GraphTransformer(Encoding):
     def _states(self, context: Context) -> tuple[Tensor, Tensor]:
         """Of all paths [path, 2 width], and the number of each pair's [batch, query, key].
 
-        In the number format of the weights: see `recurrent.hidden_states`.
+        In the number format of the weights: see `lstm.hidden_states`.
         """
 
         def make() -> tuple[Tensor, Tensor]:
