@@ -52,7 +52,7 @@ def check_encoding(
     if options and not isinstance(encoding, type):
         raise UserError(f"{next(iter(options))}: options go with a class; give overrides")
     if isinstance(encoding, Settings) and (overrides or config_dir is not None):
-        raise UserError("overrides and config_dir: give them to nmt.compose, which made settings")
+        raise UserError("overrides and config_dir: give them to nmt.compose, with the settings")
     folder = config_dir_override(None if config_dir is None else str(config_dir))
     if isinstance(encoding, Settings):
         settings = encoding

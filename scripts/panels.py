@@ -9,11 +9,9 @@ from torch import Tensor
 
 from nmt.checks import example
 from nmt.encodings.base import Encoding, softmax
-from nmt.encodings.context import Context, causal
-from nmt.encodings.limits import max_length
-from nmt.encodings.passes import whole, with_positions
-from nmt.encodings.site import Encodings
-from nmt.model.transformer import PAD
+from nmt.encodings.context import Context, causal, whole, with_positions
+from nmt.encodings.site import SiteEncodings
+from nmt.text.vocab import PAD
 
 Array = np.ndarray
 LENGTH = 60  # tokens of the sentence; less than SIGNS
@@ -54,7 +52,7 @@ def panels_of(e: Encoding, vocab: int) -> list[Panel]:
     """All that is worth drawing of one encoding at a site, in the first layer that it serves."""
     probe, hooks = Probe(e, vocab), set(e.hooks)
     panels: list[Panel] = []
-    if hooks & {"embed", "layer", "project"}:
+    if hooks & {"embed", "layer_input", "project"}:
         vectors = probe.vectors()
         if vectors is not None:
             panels += position_panels(vectors)
@@ -100,15 +98,15 @@ class HookOutputs(NamedTuple):
 
 
 class Probe:
-    """One encoding at a site, asked about a made-up sentence: its first layer, and its heads."""
+    """One encoding at a site, asked about a synthetic sentence: its first layer, and its heads."""
 
     def __init__(self, e: Encoding, vocab: int) -> None:
-        self.e, self.n = e, min(LENGTH, max_length(e, e.training) or LENGTH)
+        self.e, self.n = e, min(LENGTH, e.max_length(e.training) or LENGTH)
         self.ids = example.ids(1, self.n, vocab)
         self.columns = example.columns([e], self.ids)
         self.x = unrelated_words(self.n, e)
-        self.site, self.layer = Encodings([e]), first_layer(e)
-        self.scale = e.dims.head_dim**-0.5 if e.scale is None else e.scale
+        self.site, self.layer = SiteEncodings([e]), first_layer(e)
+        self.score_scale = e.dims.head_dim**-0.5 if e.score_scale is None else e.score_scale
 
     def context(self, rows: int, same: bool = False) -> Context:
         """The pass over copies of the sentence, or of one word again and again."""
@@ -141,9 +139,9 @@ class Probe:
         rows = x.repeat_interleave(e.streams, 0)
         embedded = rows if across else site.embed(rows, context)
         inputs = x if e.streams == 1 else embedded
-        layered = inputs if across else site.layer(inputs, layer, context)
+        layered = inputs if across else site.layer_input(inputs, layer, context)
         q, k, _ = site.project(split, inputs, inputs, inputs, layer, context)  # type: ignore[arg-type]
-        logits = site.scores(q, k, layer, context).float() * self.scale
+        logits = site.scores(q, k, layer, context).float() * self.score_scale
         if (bias := site.bias(layer, context)) is not None:
             logits = logits + bias
         return HookOutputs(embedded, layered, q, split(inputs)[0], logits)
@@ -172,7 +170,7 @@ class Probe:
             unrelated = self.apply_hooks(x, self.context(len(x)))
             equal = self.apply_hooks(x[:, :1].expand(*x.shape), self.context(len(x), same=True))
         if e.streams == 1:
-            plain = unrelated.plain @ unrelated.plain.mT * self.scale
+            plain = unrelated.plain @ unrelated.plain.mT * self.score_scale
             blocked = (unrelated.logits < BLOCKED).any(0)  # by a bias that masks
             if blocked.any():
                 panels.append(self.panel("Keys that may be seen", "share of pairs", ~blocked))

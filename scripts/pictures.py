@@ -1,6 +1,6 @@
 """Draw an encoding: python -m scripts.pictures NAME FILE [--run DIR] [KEY=VALUE ...].
 
-Its hooks, asked about a made-up sentence, decide which panels there are. With --run the picture
+Its hooks, asked about a synthetic sentence, decide which panels there are. With --run the picture
 shows what a run has learned.
 """
 

@@ -50,7 +50,7 @@ def test_tables_that_cannot_even_be_described(
                 "data.join=2",
                 "data.join_length=150",
             ],
-            "data.join_length=150 lets in so many pieces",
+            "encodes at most 120 tokens, fewer than data.join_length=150 and eos",
         ),
         (["data.bpe_dropout=0.1", "segmenter=unigram"], "segmenter.kind=unigram has none; data.s"),
         (["data.subword_alpha=0.1"], "segmenter.kind=bpe has none; data.bpe_dropout is its way"),
@@ -82,8 +82,7 @@ def test_a_language_takes_a_position(settings_of: Callable[..., Settings]) -> No
     for side, other in (("target", "encoder"), ("source", "decoder")):
         language = f"decode.{side}_language=en"
         check(31, language, f"encoding.learned.where={other}")
-        told = "data.max_length=30 lets in so many pieces and eos, and a language: .*size=32, or "
-        with pytest.raises(UserError, match=rf"{told}data\.max_length=29"):
+        with pytest.raises(UserError, match=r"at most 31 tokens, .* data\.max_length=29$"):
             check(31, language)
 
 

@@ -1,68 +1,52 @@
 """Small models with any encoding, and synthetic sentences for them."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from nmt.build import count_layers, meta_model, transformer
+from nmt.build import meta_model, shrink, transformer
 from nmt.config.settings import Settings
-from nmt.encodings.base import Encoding, at_least_float32
-from nmt.encodings.limits import column_ranges, common_ranges
-from nmt.model.transformer import PAD, Transformer
+from nmt.encodings.base import Encoding, at_least_float32, common_ranges
+from nmt.model.transformer import Transformer
+from nmt.text.vocab import PAD, SPECIALS
 
 NOISE = 0.1  # on every parameter of a perturbed model
 LABELS = 7  # of edges
 VOCAB = 40  # word types of the synthetic text, at most
-SMALL = {"heads": 2, "dim": 32, "feedforward_dim": 48}
-MOST = 32  # layers of a small model
+DEEPEST = 32  # layers of a small model, at most
 
 
 def small_settings(
     encoding: str, overrides: Sequence[str] = (), entries: dict[str, dict[str, Any]] | None = None
 ) -> Settings:
-    """Settings of an option of encoding=, in a model as small as can be unless model= is chosen.
+    """Settings of a small model with an option of encoding=, or with `entries` in its stead.
 
-    It has more layers where the encodings list more. `entries` replace the option's.
+    It has two layers, or more if `layers` of an entry names them.
     """
     from nmt.config.compose import experiment_of  # takes 0.2 s, which an import would wait for
 
     settings = experiment_of([*overrides, f"encoding={encoding}"]).settings
-    if entries is not None:
-        settings = replace(settings, encoding=entries)
-    keys = {override.partition("=")[0] for override in overrides}
-    if "model" in keys:
-        return settings
-    layers = min(MOST, max(2, count_layers(settings.encoding)))
-    small = SMALL | {"encoder_layers": layers, "decoder_layers": layers}
-    chosen: dict[str, Any] = {k: n for k, n in small.items() if f"model.{k}" not in keys}
-    return replace(settings, model=replace(settings.model, **chosen))
+    deep = replace(settings.model, encoder_layers=DEEPEST, decoder_layers=DEEPEST)
+    entries = settings.encoding if entries is None else entries
+    return shrink(replace(settings, model=deep, encoding=entries))
 
 
 def build_perturbed(settings: Settings) -> Transformer:
-    """A model in eval mode with every parameter away from where it starts.
+    """A model in eval mode whose parameters have no initial values, as zeros would hide mistakes.
 
     Raises UserError if it cannot be built, with numbers or without, as cards have it.
     """
     meta_model(settings, VOCAB, VOCAB)
-    with torch.random.fork_rng(devices=[]):
+    noise = NOISE * min(1.0, 32 / settings.model.dim) ** 0.5  # wide sums must not grow by it
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(settings.seed)
         model = transformer(settings, VOCAB, VOCAB)
-        add_noise(model, settings.model.dim)
-    return model.eval()
-
-
-def add_noise(model: nn.Module, dim: int) -> None:
-    """Move parameters of a model of width `dim`: zeros hide mistakes in how tables are read.
-
-    Draws from torch's global generator.
-    """
-    noise = NOISE * min(1.0, 32 / dim) ** 0.5  # wide sums must not grow by it
-    with torch.no_grad():
         for p in model.parameters():
             p.add_(torch.randn_like(p) * noise)
+    return model.eval()
 
 
 class Sentences(NamedTuple):
@@ -94,7 +78,7 @@ def full_pass(model: Transformer, text: Sentences) -> Tensor:
 def ids(rows: int, length: int, vocab: int, seed: int = 0) -> Tensor:
     """Random token ids [rows, length] above the special ones."""
     draw = torch.Generator().manual_seed(seed)
-    return torch.randint(4, vocab, (rows, length), generator=draw)
+    return torch.randint(SPECIALS, vocab, (rows, length), generator=draw)
 
 
 def random_ids(model: Transformer, rows: int, length: int, seed: int) -> Tensor:
@@ -104,28 +88,17 @@ def random_ids(model: Transformer, rows: int, length: int, seed: int) -> Tensor:
     return ids(rows, length, vocab, seed).to(tables[0].weight.device)
 
 
-def text(
-    model: Transformer,
-    source: int = 9,
-    target: int = 8,
-    second: int = 6,
-    per_sentence: Collection[str] | None = None,
-) -> Sentences:
+def text(model: Transformer, source: int = 9, target: int = 8, second: int = 6) -> Sentences:
     """Three sentences as long as the model can hold, the second source of fewer tokens.
 
-    All sizes differ, so that exchanged axes show. `per_sentence`: see `columns`.
+    All sizes differ, so that exchanged axes show.
     """
     source, target = within(model, source, target)
-    lengths = [source, min(second, source), source]
-    return sentences(model, lengths, [target] * 3, per_sentence=per_sentence)
+    return sentences(model, [source, min(second, source), source], [target] * 3)
 
 
 def sentences(
-    model: Transformer,
-    source: Sequence[int],
-    target: Sequence[int],
-    seed: int = 0,
-    per_sentence: Collection[str] | None = None,
+    model: Transformer, source: Sequence[int], target: Sequence[int], seed: int = 0
 ) -> Sentences:
     """Rows of these lengths with the columns that the model reads, on its device.
 
@@ -137,7 +110,7 @@ def sentences(
         for row, length in zip(sides[-1], lengths, strict=True):
             row[length:] = PAD
     for draw in range(seed, seed + 100):
-        drawn = columns(model.entries, sides[0].cpu(), draw, per_sentence)
+        drawn = columns(model.entries, sides[0].cpu(), draw)
         if len(source) == 1 or all((c != c[:1]).any() for c in drawn.values()):
             break
     drawn = {name: c.to(sides[0].device) for name, c in drawn.items()}
@@ -152,21 +125,15 @@ def within(model: Transformer, source: int, target: int) -> tuple[int, int]:
     return source, target
 
 
-def columns(
-    encodings: Iterable[Encoding],
-    source: Tensor,
-    seed: int = 0,
-    per_sentence: Collection[str] | None = None,
-) -> dict[str, Tensor]:
+def columns(encodings: Iterable[Encoding], source: Tensor, seed: int = 0) -> dict[str, Tensor]:
     """The columns that encodings read, parallel to source ids [rows, length] that may be padded.
 
-    Those named in `per_sentence` (None: in the encodings' `sentence_columns`) have one number for
-    each sentence, 0 and 1 in turns [rows, 1]. All are clamped to what the encodings can represent.
+    Their `sentence_columns` have 0 and 1 in turns [rows, 1]. All are clamped to what the encodings
+    can represent.
     """
     draw = torch.Generator().manual_seed(seed)
     encodings = list(encodings)
-    if per_sentence is None:
-        per_sentence = {name for e in encodings for name in e.sentence_columns}
+    per_sentence = {name for e in encodings for name in e.sentence_columns}
     result: dict[str, Tensor] = {}
     for name in sorted({name for e in encodings for name in e.columns}):
         if name in per_sentence:
@@ -176,8 +143,8 @@ def columns(
             result[name] = torch.zeros_like(source)
             for row, n in zip(result[name], (source != PAD).sum(1).tolist(), strict=True):
                 row[:n] = _column(name, n, draw)
-    for name, held in common_ranges(map(column_ranges, encodings)).items():
-        result[name] = result[name].clamp(held.start, held.stop - 1)
+    for name, values in common_ranges(e.integers_of_columns for e in encodings).items():
+        result[name] = result[name].clamp(values.start, values.stop - 1)
     return result
 
 

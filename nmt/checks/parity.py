@@ -7,7 +7,7 @@ full pass of a fresh copy of the module, so that nothing that decoding leaves be
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -16,7 +16,8 @@ from torch import Tensor
 from nmt.checks.example import Sentences, full_pass, random_ids, sentences, within
 from nmt.encodings.base import at_least_float32
 from nmt.errors import where_raised
-from nmt.model.transformer import PAD, Transformer
+from nmt.model.transformer import Transformer
+from nmt.text.vocab import PAD
 
 TOKENS = 40  # of the target; a cache doubles its room at 17 and at 35
 SOURCE = 12  # tokens of the source
@@ -32,6 +33,7 @@ BOUNDS = {
 """Largest difference of two logits in each precision, in units of the largest logit."""
 
 Decoded = Iterator[tuple[Tensor, Sentences]]  # logits [rows, target, vocab], and their text
+Condition = Callable[[Transformer, int], Decoded]  # decodes so many tokens, by a module of its own
 
 
 class Decoding:
@@ -68,20 +70,6 @@ class Decoding:
         rest.copy_(other.where(rest != PAD, rest))
 
 
-class Condition(NamedTuple):
-    """One way to decode."""
-
-    name: str
-    decode: Callable[[Transformer, int], Decoded]  # so many tokens, by a module of its own
-
-    def compare(self, model: Transformer, tokens: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Logits [n, vocab] of real tokens, as decoded and of the full pass of a fresh copy."""
-        _, tokens = within(model, SOURCE, tokens)
-        for logits, text in self.decode(copy.deepcopy(model), tokens):
-            real = text.target != PAD
-            yield logits[real], full_pass(copy.deepcopy(model), text)[real]
-
-
 def make_text(model: Transformer, tokens: int, rows: int = 3, spread: int = 0) -> Sentences:
     """Rows of SOURCE tokens or as many as can be; the target of row i lacks i x spread tokens."""
     source, _ = within(model, SOURCE, tokens)
@@ -97,7 +85,7 @@ def token_by_token(model: Transformer, n: int) -> Decoded:
 
 
 def after_other_passes(model: Transformer, n: int) -> Decoded:
-    """The same after full passes of other lengths and batch sizes, and its own pass afterwards."""
+    """Token by token after full passes of other lengths and batch sizes; then a full pass."""
     longest = min(2 * n, model.target_limit or 2 * n)
     for rows, length in ((5, longest), (1, max(1, n // 4))):
         target = random_ids(model, rows, length, length)
@@ -119,7 +107,7 @@ def several_at_once(model: Transformer, n: int) -> Decoded:
 
 
 def beams(model: Transformer, n: int) -> Decoded:
-    """Rows are repeated, swapped, dropped and change places in the middle."""
+    """Rows are repeated, swapped, dropped and reordered in the middle."""
     decoding = Decoding(model, make_text(model, n, spread=2))
     decoding.grow(1)
     # Two hypotheses of each sentence, and then two tokens: neither must be taken for the other.
@@ -127,7 +115,7 @@ def beams(model: Transformer, n: int) -> Decoded:
     decoding.grow(n // 4)
     decoding.reorder([[1, 0], [3, 3], [5, 4]])  # within each sentence, as beam search does
     decoding.grow(n // 2)
-    decoding.reorder([[1, 0, 0], [4, 5, 5]])  # one sentence goes, the others have three
+    decoding.reorder([[1, 0, 0], [4, 5, 5]])  # one sentence goes, two have three
     decoding.grow(3 * n // 4)
     decoding.reorder([[2, 1], [5, 3]])
     decoding.grow(n)
@@ -149,19 +137,24 @@ def padding(model: Transformer, n: int) -> Decoded:
         yield together[row : row + 1, :length], alone
 
 
-CONDITIONS = [
-    Condition("token by token", token_by_token),
-    Condition("after other passes", after_other_passes),
-    Condition("several at once", several_at_once),
-    Condition("beams", beams),
-    Condition("padding", padding),
-]
+CONDITIONS: dict[str, Condition] = {
+    condition.__name__.replace("_", " "): condition
+    for condition in (token_by_token, after_other_passes, several_at_once, beams, padding)
+}
+
+
+def compare(condition: str, model: Transformer, tokens: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Logits [n, vocab] of real tokens, as decoded and of the full pass of a fresh copy."""
+    _, tokens = within(model, SOURCE, tokens)
+    for logits, text in CONDITIONS[condition](copy.deepcopy(model), tokens):
+        real = text.target != PAD
+        yield logits[real], full_pass(copy.deepcopy(model), text)[real]
 
 
 class Deviation(NamedTuple):
     """Decoding in one condition and precision, compared with the full pass."""
 
-    condition: Condition
+    condition: str
     precision: str
     difference: float  # the largest of two logits; NaN if one is not finite
     largest: float  # logit of the full pass, its sign apart
@@ -186,12 +179,12 @@ def measure(
     model: Transformer,
     tokens: int = TOKENS,
     precisions: Iterable[str] = BOUNDS,
-    conditions: Sequence[Condition] = CONDITIONS,
+    conditions: Iterable[str] = tuple(CONDITIONS),
 ) -> Iterator[Deviation]:
     """Decode synthetic text in every condition and precision; `model`: in eval mode, on any device.
 
     Targets have `tokens` tokens, or as many as the encodings can hold. An exception is a failure of
-    its condition, not an end: which of the others fail tells where the mistake is.
+    its condition, not an end: which conditions fail tells where the mistake is.
     """
     kind = model.output.weight.device.type
     for precision in precisions:
@@ -200,7 +193,7 @@ def measure(
             low = torch.autocast(kind, torch.bfloat16, enabled=precision == "bfloat16")
             try:
                 with torch.inference_mode(), low:
-                    pairs = condition.compare(model, tokens)
+                    pairs = compare(condition, model, tokens)
                     a, b = (torch.cat(side) for side in zip(*pairs, strict=True))
                     if a.isfinite().all() and b.isfinite().all():
                         difference, largest = float((a - b).abs().max()), float(b.abs().max())

@@ -4,16 +4,17 @@ import logging
 
 import torch
 
-from nmt.build import check_languages, freeze, meta_model, shrink, transformer
-from nmt.checks import example, trial
+from nmt.build import check_languages, freeze, meta_model, shrink
+from nmt.checks.example import build_perturbed
+from nmt.checks.hooks import CheckError
+from nmt.checks.properties import check_later_tokens_and_padding, require_relative, try_step
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
 from nmt.corpus.sampling import check_sampling
-from nmt.encodings.limits import max_length, why_too_short
+from nmt.encodings.base import least
 from nmt.errors import UserError, is_out_of_memory, where_raised
 from nmt.model.transformer import Transformer
 
-VOCAB = 12  # word types of a small model
 TRIED = 2**24  # numbers of a small model, above which it would cost too much time and memory
 
 log = logging.getLogger(__name__)
@@ -41,20 +42,21 @@ def _check_columns(settings: Settings, model: Transformer) -> None:
     """Refuse an encoding that reads a column which the corpus, or a language, does not have."""
     check_languages(model, settings.decode)
     offered = columns_of(settings.data)
-    for site, encodings in model.sites.items():
-        for e in encodings:
-            for name in sorted(e.columns):
-                if name not in offered:
-                    has = ", ".join(sorted(offered)) or "none"
-                    raise UserError(
-                        f"encoding.{e.name}: reads a column {name!r} of the source, which "
-                        f"this corpus does not have (it has {has}); see data.columns"
-                    )
-                if site != "encoder" and offered[name] != "sentence":
-                    raise UserError(
-                        f"encoding.{e.name}: the column {name!r} numbers source words, so it "
-                        f"says nothing to where={site}"
-                    )
+    for e in model.entries:
+        for name in sorted(e.columns):
+            needed = "sentence" if name in e.sentence_columns else "word"
+            fault = ""
+            if name not in offered:
+                has = ", ".join(sorted(offered)) or "none"
+                fault = f"which this corpus does not have (it has {has}); see data.columns"
+            elif offered[name] != needed:
+                fault = f"of one integer per {offered[name]}; it needs one per {needed}"
+            elif needed == "word" and e.dims.site != "encoder":
+                fault = f"per word, which says nothing to where={e.dims.site}"
+            if fault:
+                raise UserError(
+                    f"encoding.{e.name}: reads a column {name!r} of the source, {fault}"
+                )
 
 
 def _check_training_text(settings: Settings, model: Transformer) -> None:
@@ -83,24 +85,21 @@ def _check_training_text(settings: Settings, model: Transformer) -> None:
 
 def _check_lengths(settings: Settings, model: Transformer) -> None:
     """Refuse tables too short for the training sentences that data.max_length lets in."""
-    data = settings.data
-    pieces = max(data.max_length, data.join_length or 0) if data.join > 1 else data.max_length
-    decode = settings.decode
+    data, decode = settings.data, settings.decode
+    key, pieces = "max_length", data.max_length
+    if data.join > 1 and (data.join_length or 0) > pieces:
+        key, pieces = "join_length", data.join_length or 0
     source, target = (name is not None for name in (decode.source_language, decode.target_language))
-    before = {"encoder": source, "decoder": target, "cross": source or target}  # the text
-    for name, site in model.sites.items():
-        most = pieces + 1 + before[name]  # eos, or bos
-        for e in site:
-            if (why := why_too_short(e, most)) is not None:
-                limits = (max_length(e, training) for training in (True, False))
-                least = min(limit for limit in limits if limit is not None) - 1 - before[name]
-                key = "max_length" if pieces == data.max_length else "join_length"
-                shorter = f", or data.{key}={least}" if least else ""
-                more = "eos, and a language" if before[name] else "eos"
-                raise UserError(
-                    f"encoding.{e.name}: data.{key}={pieces} lets in so many pieces and "
-                    f"{more}: {why}{shorter}"
-                )
+    languages = {"encoder": source, "decoder": target, "cross": source or target}
+    for e in model.entries:
+        special = 1 + languages[e.dims.site]  # eos, or bos, and a language before the text
+        longest = least(e.max_length(training) for training in (True, False))
+        if longest is not None and longest < pieces + special:
+            more = "eos" if special == 1 else "eos, and a language"
+            raise UserError(
+                f"encoding.{e.name}: encodes at most {longest} tokens, fewer than data.{key}="
+                f"{pieces} and {more}; enlarge its table, or give data.{key}={longest - special}"
+            )
 
 
 def _check_step(settings: Settings) -> None:
@@ -111,18 +110,13 @@ def _check_step(settings: Settings) -> None:
     if size > TRIED:
         log.info("%d numbers even in a small model: no first step is tried beforehand", size)
         return
-    per_sentence = [name for name, per in columns_of(settings.data).items() if per == "sentence"]
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(settings.seed)
         try:
-            model = transformer(small, VOCAB, VOCAB)
-            text = example.text(model, per_sentence=per_sentence)
-            trial.step(model, text)
-            example.add_noise(model, small.model.dim)
-            trial.check_invariances(model, text)
-            if (moved := trial.shift(model, per_sentence)) is not None:
-                trial.check_relative(model, moved)
-        except trial.CheckError as e:
+            model = build_perturbed(small)
+            for check in (try_step, check_later_tokens_and_padding, require_relative):
+                check(model)
+        except CheckError as e:
             raise UserError(str(e)) from None
         except Exception as e:  # any error of an encoding's hooks
             if isinstance(e, UserError) or is_out_of_memory(e):

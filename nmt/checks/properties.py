@@ -1,25 +1,35 @@
 """What every encoding must do: a function for each property, tried on a small model.
 
-Each gets a copy of the model in eval mode. It returns what it measured, or raises CheckError with
-the figure.
+Each check_... gets a copy of the model in eval mode. It returns what it measured, or raises
+CheckError with the figure. The first ones are also tried before a training: an encoding that
+forgets `context.allowed` trains with a lower loss than any other, because its decoder sees the
+tokens that it is to predict.
 """
 
 import copy
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.checks import example, trial
+from nmt.checks import example
 from nmt.checks.example import Sentences, full_pass
+from nmt.checks.hooks import CheckError, checking_hooks, name_of, require, require_registered
 from nmt.checks.parity import BOUNDS
-from nmt.checks.trial import ROUNDING, relative_difference, require, shift
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.positions import Index
+from nmt.encodings.positions import Index, Scaled
 from nmt.model.transformer import Transformer
+from nmt.text.vocab import PAD
 
+# Largest difference, as a share of the largest number, that is a matter of rounding. Products of
+# other shapes sum in another order: of all encodings, fire differed most, by 6e-7.
+ROUNDING = 1e-5
+PADDING = 2  # tokens that are added
+SHIFT = 5  # positions
 FAR_APART = 257  # bfloat16 has no odd numbers from 257 on
 FAR = 2**15 + 4  # float16 and bfloat16 round this and the next eleven numbers to 2**15
 REDUCED = BOUNDS["bfloat16"]  # how far logits may be from those of float32
@@ -28,52 +38,156 @@ BLURRED = 0.01  # rounded distances change more than this; those of FIRE far awa
 LONG = 200  # tokens
 FACTORS = (2, 8, 32, 128, 512, 2048)  # of positions: a window shows where tokens leave it
 NOISE = 0.3  # dropout, so that layers draw random numbers
+LATER = (
+    "a later token changes what comes before it; let a token depend on no later one, and in "
+    "`normalise` give no weight where context.allowed is false"
+)
+PADDED = (
+    "padding changes the tokens before it; read context.allowed and context.lengths, not the "
+    "shape of the batch"
+)
 
 
-@dataclass(frozen=True)
-class RowSteps(Positions):
-    """The token's index times the number of its row, counted from 1."""
+def try_step(model: Transformer) -> None:
+    """Compute a loss and its gradients, from torch's global generator.
 
-    def assign(self, index: Tensor, context: Context) -> Tensor:
-        steps = context.draw(lambda rows: torch.arange(1, rows + 1, device=index.device))
-        return index * steps[:, None]
-
-    def position_range(self, length: int, training: bool) -> range:
-        return range(3 * (length - 1) + 1)
+    Raises CheckError where something is not finite, a hook breaks its rules, a parameter gets no
+    gradient, or torch does not know a tensor of an encoding; what encodings raise passes through.
+    """
+    require_registered(model)
+    # the last bias of DAPE, which softmax ignores, gets a gradient by rounding, here not exactly 0
+    source, target, columns = example.text(model, target=9)
+    target[0, max(1, target.shape[1] - 2) :] = PAD
+    model.train()
+    with checking_hooks(model.entries):
+        logits = model(source, target, columns)
+    loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
+    require(loss.isfinite(), f"encoding: the loss of a first step is {loss.item()}")
+    loss.backward()
+    # by the names that a config has for them, or the model, and whether they must learn
+    all_must = not any(e.may_lack_gradients for e in model.entries)
+    parameters = {p: (f"model: {name}", all_must) for name, p in model.named_parameters()}
+    for e in model.entries:
+        must = not e.may_lack_gradients
+        parameters |= {p: (name_of(e, name), must) for name, p in e.named_parameters()}
+    for p, (name, must) in parameters.items():
+        finite = p.grad is None or p.grad.isfinite().all()
+        require(finite, f"{name}: its gradient in a first step is not finite")
+        require(
+            p.grad is not None or not p.requires_grad or not must,
+            f"{name}: gets no gradient, so it would never learn; use it in a hook, or remove it. "
+            "If another entry replaces what it is added to, leave one of the two out",
+        )
 
 
 def check_training_step(model: Transformer) -> str:
     """Hooks do what is documented, and every parameter gets a gradient from every layer."""
-    # the last bias of DAPE, which softmax ignores, gets a gradient by rounding, here not exactly 0
-    trial.step(model, example.text(model, target=9))
+    try_step(model)
     for e in model.entries:
         for name, p in e.named_parameters() if not e.may_lack_gradients else ():
             if p.grad is not None:
                 # those of one layer's module have no dimension for layers
                 stacked = "." not in name and p.ndim and len(p) == e.dims.layers
                 for layer, gradient in enumerate(p.grad if stacked else [p.grad]):
-                    part = trial.name_of(e, f"{name}[{layer}]" if stacked else name)
+                    part = name_of(e, f"{name}[{layer}]" if stacked else name)
                     require(gradient.any(), f"{part}: its gradient is zero")
     return "every parameter gets a gradient"
 
 
 def check_later_tokens_and_padding(model: Transformer) -> str:
-    """They change nothing of what comes before them."""
-    trial.check_invariances(model, example.text(model))
+    """They change nothing of what comes before them.
+
+    The last token of each target is another one; or it is missing, unless some encoding is to know
+    the length. Padding is added on both sides, as far as the encodings allow. Sets torch's global
+    generator; leaves the model in eval mode.
+    """
+    text = example.text(model)
+    words, n = text.source.shape[1], text.target.shape[1]
+    if n > 1:
+        last = text.target.clone()
+        last[:, -1] = torch.where(last[:, -1] > 4, last[:, -1] - 1, last[:, -1] + 1)
+        other = text._replace(target=last)
+        _require_equal(model, text, other, n - 1, LATER, training=True)
+        if not model.needs_lengths:
+            other = text._replace(target=text.target[:, :-1])
+        _require_equal(model, text, other, n - 1, LATER)
+    source, target = example.within(model, words + PADDING, n + PADDING)
+
+    def pad(rows: Tensor, length: int) -> Tensor:
+        return F.pad(rows, (0, max(0, length - rows.shape[1])), value=PAD)
+
+    # a column may have one number for each sentence
+    longer = {k: pad(c, source) if c.shape[1] == words > 1 else c for k, c in text.columns.items()}
+    padded = Sentences(pad(text.source, source), pad(text.target, target), longer)
+    _require_equal(model, text, padded, n, PADDED)
     return "change nothing"
+
+
+def _require_equal(
+    model: Transformer, one: Sentences, other: Sentences, n: int, fault: str, training: bool = False
+) -> None:
+    """Raise CheckError where two texts differ in the logits of their first n target tokens."""
+
+    def logits(text: Sentences) -> Tensor:
+        torch.default_generator.manual_seed(0)  # the same random numbers in each pass
+        return full_pass(model.train(training), text)[:, :n]
+
+    first = logits(one)
+    moved = relative_difference(first, logits(other))
+    # a pass that is no repetition of itself draws random numbers that are not torch's
+    if moved > ROUNDING and relative_difference(first, logits(one)) <= ROUNDING:
+        names = ",".join(dict.fromkeys(e.name for e in model.entries))
+        share = f"by {moved:.2g} of the largest logit{' in training' if training else ''}"
+        raise CheckError(f"encoding=[{names}]: {fault} (logits differ {share})")
 
 
 def check_common_shift_of_positions(model: Transformer) -> float | str:
     """It changes nothing if and only if the entry says `relative`, unless there are several."""
-    if (moved := shift(model)) is None:
+    if (moved := require_relative(model)) is None:
         return "not tried: distances are those of a tree or graph"
-    trial.check_relative(model, moved)
     require(
-        moved >= ROUNDING or trial.claims_relative(model) is not False,
+        moved >= ROUNDING or _claims_relative(model) is not False,
         f"`relative` is False (the default), but a common shift of all positions changes logits by "
         f"{moved:.2g} only; if it reads distances alone, set it to True",
     )
     return moved
+
+
+def require_relative(model: Transformer) -> float | None:
+    """Raise CheckError where a model's only entry is `relative`, though a shift moves logits.
+
+    Returns how much it moves them; None where only distances exist.
+    """
+    moved = shift(model)
+    if moved is not None and moved >= ROUNDING and _claims_relative(model):
+        raise CheckError(
+            "encoding: `relative` is True, but a common shift of all positions changes logits by "
+            f"{moved:.2g}; read distances alone (context.delta), or leave `relative` False"
+        )
+    return moved
+
+
+def shift(model: Transformer) -> float | None:
+    """How much a common shift of all positions changes; None where only distances exist."""
+    before = [e.positions for e in model.entries]
+    if any(positions.distances_only for positions in before):
+        return None
+    for e in model.entries:
+        e.positions = Scaled(e.positions, 1, SHIFT)
+    text = example.text(model)  # as many tokens as tables hold behind the shift
+    after = full_pass(model, text)
+    for e, positions in zip(model.entries, before, strict=True):
+        e.positions = positions
+    return relative_difference(full_pass(model, text), after)
+
+
+def _claims_relative(model: Transformer) -> bool | None:
+    """Whether a model's only entry says `relative`.
+
+    None: there are several, which together may depend on absolute positions (see `site`).
+    """
+    alone = len({e.name for e in model.entries if e.hooks}) < 2
+    return all(e.relative for e in model.entries) if alone else None
 
 
 def check_order_in_the_encoder(model: Transformer, matters: bool | None = True) -> float:
@@ -114,8 +228,8 @@ def check_order_in_the_decoder(model: Transformer) -> float:
 def check_kind_of_positions(model: Transformer) -> float:
     """`position_type` says whether positions are read, and whether halves may stand among them."""
     kinds = {e.position_type for e in model.entries}
-    real = kinds == {"real"}
-    moved = between = 0.0  # how much positions show that are farther apart, and real ones
+    reads, real = bool(kinds - {"none"}), kinds == {"real"}
+    moved = between = 0.0  # the effect of positions farther apart, and of those between integers
     for factor in FACTORS:
         _set_positions(model.entries, Index(step=factor))
         text = example.text(model)  # as many tokens as tables hold so far apart
@@ -130,24 +244,29 @@ def check_kind_of_positions(model: Transformer) -> float:
                 between = max(between, relative_difference(before, scaled))
         if moved > ROUNDING and (between > ROUNDING or not real):
             break
-    declared = f"position_type is {' and '.join(map(repr, sorted(kinds)))}"
-    read = bool(kinds - {"none"})
-    require(
-        moved > ROUNDING or not read,
-        f"{declared}, but positions times {factor} change logits by {moved:.2g} only; compute from "
-        "context.queries, context.keys or context.delta and not from torch.arange, or set it to "
-        "'none'",
-    )
-    require(
-        moved <= ROUNDING or read,
-        f"{declared}, but positions times {factor} change logits by {moved:.2g}; set it to 'real', "
-        "or to 'integer' if positions index a table",
-    )
-    require(
-        between > ROUNDING or not real,
-        f"{declared}, but positions between whole numbers change nothing; set it to 'integer'",
-    )
+    fault = f"position_type is {' and '.join(map(repr, sorted(kinds)))}, but positions "
+    effect = f"times {factor} change logits by {moved:.2g}"
+    if reads:
+        remedy = "compute from context.delta or query_positions, not from torch.arange"
+        require(moved > ROUNDING, f"{fault}{effect} only; {remedy}, or set it to 'none'")
+    else:
+        remedy = "set it to 'real', or to 'integer' if positions index a table"
+        require(moved <= ROUNDING, f"{fault}{effect}; {remedy}")
+    remedy = "set it to 'integer'"
+    require(not real or between > ROUNDING, f"{fault}between integers change nothing; {remedy}")
     return moved
+
+
+@dataclass(frozen=True)
+class RowSteps(Positions):
+    """The token's index times the number of its row, counted from 1."""
+
+    def assign(self, index: Tensor, context: Context) -> Tensor:
+        steps = context.draw(lambda rows: torch.arange(1, rows + 1, device=index.device))
+        return index * steps[:, None]
+
+    def position_range(self, length: int, training: bool) -> range:
+        return range(3 * (length - 1) + 1)
 
 
 def check_rows_with_positions_of_their_own(model: Transformer) -> float:
@@ -159,11 +278,8 @@ def check_rows_with_positions_of_their_own(model: Transformer) -> float:
         _set_positions(model.entries, Index(step=row + 1))
         alone = full_pass(model, text.single(row))[0]
         moved = max(moved, relative_difference(logits, alone))
-    require(
-        moved <= ROUNDING,
-        f"rows with different positions differ from passes over one row by {moved:.2g}; read the "
-        "positions of each row: context.queries is [batch | 1, query]",
-    )
+    fault = f"rows with different positions differ from passes over one row by {moved:.2g}"
+    require(moved <= ROUNDING, f"{fault}; context.query_positions is [batch | 1, query]")
     return moved
 
 
@@ -178,18 +294,13 @@ def check_far_positions(model: Transformer) -> float:
         _set_positions(endless, Index(start))
         logits.append(full_pass(model, text))
         moved.append(_loss_by_rounding(model, text))
-    require(
-        max(moved) <= REDUCED,
-        f"bfloat16 differs from float32 by {max(moved):.2g}; compute positions, angles and long "
-        "sums by at_least_float32",
-    )
+    remedy = "compute with positions and angles, and long sums, by at_least_float32"
+    fault = f"bfloat16 differs from float32 by {max(moved):.2g}"
+    require(max(moved) <= REDUCED, f"{fault}; {remedy}")
     near, far = relative_difference(*logits[:2]), relative_difference(*logits[2:])
     changed = relative_difference(logits[0], logits[2])
-    require(
-        near <= VISIBLE or far > near / 10,
-        f"a sentence from position 1 instead of 0 changes logits by {near:.2g}, but from {FAR + 1} "
-        f"instead of {FAR} by {far:.2g}; compute with positions by at_least_float32",
-    )
+    fault = f"a shift by 1 changes logits by {near:.2g} at position 0, and by {far:.2g} at {FAR}"
+    require(near <= VISIBLE or far > near / 10, f"{fault}; {remedy}")
     fault = f"distances from {FAR} on differ from those from 0 on by {changed:.2g}"
     require(near >= ROUNDING or changed <= BLURRED, fault)
     return max(moved)
@@ -197,7 +308,7 @@ def check_far_positions(model: Transformer) -> float:
 
 def _loss_by_rounding(model: Transformer, text: Sentences) -> float:
     """How far logits in bfloat16 are from those in float32."""
-    with torch.autocast("cpu", torch.bfloat16), trial.checking_hooks(model.entries):
+    with torch.autocast("cpu", torch.bfloat16), checking_hooks(model.entries):
         reduced = full_pass(model, text)
     return relative_difference(reduced, full_pass(model, text))
 
@@ -218,15 +329,15 @@ def check_zero_initialised(model: Transformer) -> str:
     zeroed = [e for e in model.entries if e.zero_initialise()]
     if not zeroed:
         return "not offered"
+    names = ", ".join(dict.fromkeys(f"encoding.{e.name}" for e in zeroed))
     before = model(*text)
     before.square().sum().backward()
     for e in zeroed:
         learns = any(p.grad is not None and p.grad.any() for p in e.parameters())
-        require(learns, f"encoding.{e.name}: zero-initialised, no parameter gets a gradient")
+        require(learns, f"{names}: zero-initialised, no parameter gets a gradient")
     for site in model.sites.values():
         site.entries = nn.ModuleList(e for e in site.entries if e not in zeroed)
     moved = relative_difference(before.detach(), full_pass(model, text))
-    names = ", ".join(dict.fromkeys(f"encoding.{e.name}" for e in zeroed))
     require(moved <= ROUNDING, f"{names}: zero-initialised, but it changes logits by {moved:.2g}")
     return "changes nothing, and gets gradients"
 
@@ -256,6 +367,16 @@ def _gradients(model: Transformer, recompute: bool, kind: torch.dtype) -> dict[s
     loss.backward()
     gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
     return gradients | {"the loss": loss.detach(), "randomness": torch.random.get_rng_state()}
+
+
+def relative_difference(a: Tensor, b: Tensor) -> float:
+    """The largest difference, as a share of the largest number; infinite where one is NaN."""
+    unequal = (a != b) & (a.isfinite() | b.isfinite())
+    if not unequal.any():
+        return 0.0
+    most = float((a - b)[unequal].abs().max())
+    largest = max(float(t.abs().nan_to_num(0, 0, 0).max()) for t in (a, b))
+    return most / largest if most < math.inf else math.inf
 
 
 def _set_positions(entries: Iterable[Encoding], positions: Positions) -> None:

@@ -13,9 +13,9 @@ import torch
 from nmt import modeldir
 from nmt.checks import parity
 from nmt.checks.example import build_perturbed, small_settings
+from nmt.checks.hooks import CheckError
 from nmt.checks.parity import BOUNDS, TOKENS
-from nmt.checks.properties import CHECKS, check_order_in_the_encoder
-from nmt.checks.trial import CheckError
+from nmt.checks.properties import CHECKS
 from nmt.config.catalog import Folders, options_of
 from nmt.errors import Exit, UserError, where_raised
 from nmt.model.transformer import Transformer
@@ -43,40 +43,43 @@ def run_checks(
     device: torch.device = torch.device("cpu"),  # noqa: B008
     only: Iterable[str] = tuple(CHECKS),
 ) -> Iterator[Result]:
-    """Try all of it on a model in eval mode, one result after the other; a failed step ends it.
+    """Try a model in eval mode, one result after the other; a failed training step ends it.
 
     `order_matters`: whether an encoder must tell the order of its tokens; None: either will do.
     `tokens`, `precisions` and `device` are of the comparison of cached decoding with the full pass,
     which follows the other checks, those named in `only`.
     """
-    order = partial(check_order_in_the_encoder, matters=order_matters)
+    options = {ORDER: {"matters": order_matters}}
     for name in only:
-        check = order if name == ORDER else CHECKS[name]
+        check = partial(CHECKS[name], **options.get(name, {}))
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
             try:
                 figure = check(copy.deepcopy(model))
-                if isinstance(figure, float):
-                    figure = f"largest difference {figure:.2g}"
-                result = Result(name, True, figure)
             except Exception as e:  # whatever an encoding raises, in any of its hooks
                 fault = str(e) if isinstance(e, CheckError) else where_raised(e)
                 result = Result(name, False, fault)
-        if name == STEP and not result.passed:  # a hook that raises would fail all others, too
-            yield result._replace(finding=f"{result.finding}; no other check was made")
+            else:
+                measured = isinstance(figure, float)
+                finding = f"largest difference {figure:.2g}" if measured else str(figure)
+                result = Result(name, True, finding)
+        if (
+            name == STEP and not result.passed
+        ):  # a hook that raises would fail all other checks, too
+            yield result._replace(finding=f"{result.finding}; no other check was tried")
             return
         yield result
     for d in parity.measure(copy.deepcopy(model).to(device), tokens, precisions):
-        yield Result(f"decoding: {d.condition.name}, {d.precision}", d.passed, d.finding)
+        yield Result(f"decoding: {d.condition}, {d.precision}", d.passed, d.finding)
 
 
 def failures(results: Iterable[Result]) -> list[str]:
     """A line for each different failure, with the checks that met it."""
-    met: dict[str, list[str]] = {}
+    checks: dict[str, list[str]] = {}
     for result in results:
         if not result.passed:
-            met.setdefault(result.finding, []).append(result.check)
-    return [f"{', '.join(names)}: {finding}" for finding, names in met.items()]
+            checks.setdefault(result.finding, []).append(result.check)
+    return [f"{', '.join(names)}: {finding}" for finding, names in checks.items()]
 
 
 def check_encodings(

@@ -15,7 +15,7 @@ from nmt.config.settings import Decode
 from nmt.decode.engine import Weights
 from nmt.decode.search import Step
 from nmt.decode.sources import Source
-from nmt.encodings.limits import least
+from nmt.encodings.base import least
 from nmt.errors import UserError
 from nmt.model.layers import Attention, AttentionRecord, FeedForward, watching
 from nmt.model.transformer import Transformer

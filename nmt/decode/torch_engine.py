@@ -17,7 +17,7 @@ from nmt.decode.models import CoveragePenalty, adapt, as_tensors, cross_attentio
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import Step, search, with_new_ngrams, with_required
 from nmt.decode.sources import LENGTH, Source
-from nmt.encodings.limits import common_ranges, least
+from nmt.encodings.base import common_ranges, least
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained

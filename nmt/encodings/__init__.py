@@ -1,1 +1,1 @@
-"""Positional encodings: one module each; the seam is base.py, the way in registry.py."""
+"""Positional encodings, a module each: base.py is their interface, registry.py finds them."""

@@ -8,7 +8,8 @@ Axes: batch, query, key, heads, dim (of the model), head_dim. Hooks receive the 
 because one object serves all layers of its site.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,7 +19,8 @@ from torch import Tensor, nn
 from nmt.encodings.context import INDICES, Positions
 from nmt.encodings.context import Context as Context
 
-HOOKS = ("embed", "layer", "project", "scores", "bias", "normalise", "outputs", "readout")
+ENDLESS = 2**31  # tokens; a longer limit is none
+HOOKS = ("embed", "layer_input", "project", "scores", "bias", "normalise", "outputs", "readout")
 
 Projection = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
@@ -59,10 +61,9 @@ class Encoding(nn.Module):
     # Length
     num_positions: int | None = None  # hooks see 0 .. num_positions - 1 only; None: any
     longest_distance: int | None = None  # hooks see no greater one; None: any
-    sized_by: str = "longest"  # the option that sets these two
 
     # Attention
-    scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
+    score_scale: float | None = None  # of q k; None: 1 / sqrt(head_dim)
     projects_keys: bool = True  # False: keys are slices of the input, without a projection
     changes_width: bool = False  # `project` makes queries and keys of another width
     reads_queries_or_keys: bool = True  # False: `scores` reads only their products
@@ -77,7 +78,7 @@ class Encoding(nn.Module):
     zeros: tuple[str, ...] = ()  # parameters or modules: if all are 0, it changes nothing
     may_lack_gradients: bool = False  # some parameters or projections are not used
 
-    hooks: ClassVar[tuple[str, ...]] = ()  # those that the class overrides
+    hooks: ClassVar[tuple[str, ...]] = ()  # that the class overrides
 
     def __init__(self, dims: Dims) -> None:
         super().__init__()
@@ -101,7 +102,7 @@ class Encoding(nn.Module):
         """Change the embeddings [batch, query, dim], once per stack, before dropout."""
         return x
 
-    def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
+    def layer_input(self, x: Tensor, layer: int, context: Context) -> Tensor:
         """Change the input [batch, query, dim] of every layer, residual path included."""
         return x
 
@@ -160,13 +161,39 @@ class Encoding(nn.Module):
 
         Step 0 of a model to which this encoding was added then equals the model before.
         """
-        zeros = [f"{zero}." for zero in self.zeros]
-        chosen = [
-            p for name, p in self.named_parameters() if any(map(f"{name}.".startswith, zeros))
-        ]
+        zeros = tuple(f"{zero}." for zero in self.zeros)
+        chosen = [p for name, p in self.named_parameters() if f"{name}.".startswith(zeros)]
         return bool(chosen) and set_to_zero(*chosen)
 
-    def table(
+    def max_length(self, training: bool) -> int | None:
+        """The longest sequence that can be encoded, in training or otherwise; None: any.
+
+        0 where not even one token has a position that the encoding can read.
+        """
+        limit = self.positions.max_length(training)
+        most = ENDLESS if limit is None else limit
+        if self._fits(most, training):
+            return limit
+        lengths = range(1, most + 1)  # of which a longer one reaches no less far
+        return bisect_left(lengths, True, key=lambda n: not self._fits(n, training))
+
+    def _fits(self, length: int, training: bool) -> bool:
+        """Whether tables hold all positions, or distances, that `length` tokens may get."""
+        if self.num_positions is not None:
+            positions = self.positions.position_range(length, training) or range(0)
+            if positions.start < 0 or positions.stop > self.num_positions:
+                return False
+        distance = self.positions.max_distance(length, training) or 0
+        return self.longest_distance is None or distance <= self.longest_distance
+
+    @property
+    def integers_of_columns(self) -> dict[str, range]:
+        """The integers that columns may hold, where not all will do."""
+        count = self.num_positions
+        of_table = {} if count is None else self.positions.column_ranges(count)
+        return of_table | dict(self.column_ranges)
+
+    def make_table(
         self, rows: int, width: int, per_layer: bool = True, per_head: bool = False
     ) -> nn.Parameter:
         """A learned table [layers | 1, heads | 1, rows, width], Glorot uniform over rows, width."""
@@ -202,3 +229,18 @@ def mask_scores(e: Tensor, allowed: Tensor | None) -> Tensor:
 def at_least_float32(x: Tensor) -> Tensor:
     """x in float32, or in float64 where it is: bfloat16 is too coarse for sums of many numbers."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def least(limits: Iterable[int | None]) -> int | None:
+    """The smallest of several limits; None: there is none."""
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def common_ranges(several: Iterable[Mapping[str, range]]) -> dict[str, range]:
+    """The integers that are within all ranges of a name."""
+    common: dict[str, range] = {}
+    for ranges in several:
+        for name, values in ranges.items():
+            before = common.get(name, values)
+            common[name] = range(max(values.start, before.start), min(values.stop, before.stop))
+    return common

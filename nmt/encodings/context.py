@@ -1,8 +1,11 @@
-"""One pass through a stack, as an encoding sees it: positions of tokens, mask, and memory."""
+"""One pass through a stack, as an encoding sees it: positions of tokens, mask, and memory.
+
+The functions below Context make contexts for the model, and for tests.
+"""
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol, cast
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, ClassVar, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -70,7 +73,7 @@ class Positions:
 
     def distances(self, context: "Context") -> Tensor:
         """Distances [batch | 1, query, key], key minus query, for positions that were assigned."""
-        return context.keys[:, None, :] - context.queries[:, :, None]
+        return context.key_positions[:, None, :] - context.query_positions[:, :, None]
 
 
 class KeyCache(Protocol):
@@ -78,14 +81,6 @@ class KeyCache(Protocol):
 
     def remember(self, name: str, new: Tensor) -> Tensor:
         """Add [rows, any, new, width] under a name, and return all of that name."""
-
-
-class Extent(NamedTuple):
-    """How many tokens there are, known without reading tensors from a GPU."""
-
-    queries: int  # tokens up to the last query
-    keys: int  # tokens up to the last key
-    beams: int = 1  # queries with the same position: the hypotheses of one source
 
 
 INDICES = Positions()  # counted from 0
@@ -100,9 +95,9 @@ class Context:
     """
 
     site: str  # "encoder", "decoder" or "cross"
-    queries: Tensor  # [batch | 1, query] positions
-    keys: Tensor  # [batch | 1, key] positions, cached ones included
-    new_keys: Tensor  # [batch | 1, new] positions of the keys that `project` sees
+    query_positions: Tensor  # [batch | 1, query]
+    key_positions: Tensor  # [batch | 1, key], cached ones included
+    new_key_positions: Tensor  # [batch | 1, new] of the keys that `project` sees
     _: KW_ONLY
     rows: int = 1  # batch
     streams: int = 1  # adjacent rows of one sentence; see `draw`
@@ -110,18 +105,21 @@ class Context:
     # [batch] tokens, eos included: of the source in the encoder, else of the output; while decoding
     # the desired ones, or None where none are desired
     lengths: Tensor | None = None
-    tokens: Tensor | None = None  # [batch, query] ids, where they are known
+    tokens: Tensor | None = None  # [batch, query] ids; None: unknown
     columns: dict[str, Tensor] = field(default_factory=dict)  # [batch, source | 1] each
     # [hypothesis, ...] what later steps need; None: not decoding. Self- and cross-attention share
     # it, so names in it tell entry and site
     state: dict[str, Tensor] | None = None
     training: bool = False
     positions: Positions = None  # type: ignore[assignment]  # None becomes INDICES
+    beams: int = 1  # queries with the same position: the hypotheses of one source
     # what the model needs, and few encodings:
-    extent: Extent | None = None
+    query_end: int | None = None  # tokens up to the last query, if keys are counted from the first
     causal: bool = False  # allowed forbids a query the keys after it, and nothing else
     key_caches: Sequence[KeyCache] | None = None  # by layer; None: not decoding, all keys are new
-    _indices: tuple[Tensor, Tensor] | None = None  # of queries and keys, if positions are others
+    _indices: tuple[Tensor, Tensor] | None = (
+        None  # of queries and keys, if positions differ from them
+    )
     _memo: dict[Hashable, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -141,9 +139,9 @@ class Context:
     def indices(self) -> tuple[Tensor, Tensor]:
         """Queries and keys counted from 0 in their text, [batch | 1, n] each, at any positions.
 
-        So the first token is known where positions start at 1, are shifted or change places.
+        So the first token is index 0 where positions start at 1, are shifted or reordered.
         """
-        return self._indices or (self.queries, self.keys)
+        return self._indices or (self.query_positions, self.key_positions)
 
     def column(self, name: str) -> Tensor:
         """A column parallel to the source [batch, source | 1]; ValueError where it is missing."""
@@ -180,8 +178,9 @@ class Context:
 
         For cross-attention, whose keys stay; the sums follow their hypothesis through a search.
         """
-        beams = 1 if self.extent is None else self.extent.beams
-        by_beam = weights.unflatten(2, (beams, -1)).transpose(1, 2)  # [batch, beam, any, new, key]
+        by_beam = weights.unflatten(2, (self.beams, -1)).transpose(
+            1, 2
+        )  # [batch, beam, any, new, key]
         sums = by_beam.cumsum(3)
         before = sums - by_beam
         if self.state is not None:
@@ -210,40 +209,114 @@ class Context:
         return numbers if self.streams == 1 else numbers.repeat_interleave(self.streams, 0)
 
     def bounds(self, which: str) -> tuple[int, int]:
-        """The least and the greatest position that "queries" or "keys" may have.
+        """The least and the greatest number among "query_positions" or "key_positions".
 
-        With an extent, nothing is read from a GPU, which would have to finish first; of positions
+        With `query_end`, nothing is read from a GPU, which would have to finish first; of positions
         that are drawn, these are the bounds of the whole range.
         """
-        if self.extent is not None:
-            end = self.extent.keys if which == "keys" else self.extent.queries
+        at: Tensor = getattr(self, which)
+        if self.query_end is not None:
+            end = at.shape[1] if which == "key_positions" else self.query_end
             if (positions := self.positions.position_range(end, self.training)) is not None:
                 return (positions[0], positions[-1]) if positions else (0, 0)
-        at: Tensor = getattr(self, which)
         return (int(at.min()), int(at.max())) if at.numel() else (0, 0)
 
     def max_distance(self) -> int:
         """The greatest distance that a query and a key may have; see `bounds`."""
-        if self.extent is not None:
-            tokens = max(self.extent.queries, self.extent.keys)
+        if self.query_end is not None:
+            tokens = max(self.query_end, self.key_positions.shape[1])
             if (distance := self.positions.max_distance(tokens, self.training)) is not None:
                 return distance
         return int(self.delta.abs().max()) if self.delta.numel() else 0
 
     @property
-    def contiguous_extent(self) -> Extent | None:
-        """The extent if queries are the last tokens at consecutive positions, as while decoding.
-
-        None where that is not known, or keys are not all tokens.
-        """
-        extent = self.extent
-        if extent is None or extent.beams > 1 or not self.positions.consecutive:
-            return None
-        last = 0 < self.queries.shape[1] <= extent.queries
-        return extent if last and 0 < self.keys.shape[1] == extent.keys else None
+    def consecutive_end(self) -> int | None:
+        """Tokens up to the last query if positions are consecutive, as in most passes; or None."""
+        unknown = self.query_end is None or self.beams > 1 or not self.positions.consecutive
+        known_empty = 0 in (self.query_positions.shape[1], self.key_positions.shape[1])
+        return None if unknown or known_empty else self.query_end
 
 
 def causal(queries: int, keys: int, device: torch.device) -> Tensor:
     """The mask [1, 1, query, key] of a decoder whose last query is at the last key."""
     ones = torch.ones(queries, keys, dtype=torch.bool, device=device)
     return ones.tril(keys - queries)[None, None]
+
+
+def whole(
+    site: str,
+    queries: int,
+    keys: int | None = None,
+    device: torch.device | None = None,
+    **fields: Any,
+) -> Context:
+    """A pass over all tokens of a text, which attend to each other or to `keys` tokens of another.
+
+    `fields`: further fields of the Context.
+    """
+    at = torch.arange(queries, device=device)[None]
+    all_keys = at if keys is None else torch.arange(keys, device=device)[None]
+    return Context(site, at, all_keys, all_keys, query_end=queries, **fields)
+
+
+def decoding_step(site: str, before: int, new: int, device: torch.device, **fields: Any) -> Context:
+    """A step of decoding: `new` tokens attend to all tokens; those before them are cached."""
+    keys = torch.arange(before + new, device=device)[None]
+    queries = keys[:, before:]
+    return Context(site, queries, keys, queries, query_end=before + new, **fields)
+
+
+def cross_step(decoder: Context, source: int, beams: int, cached: bool, **fields: Any) -> Context:
+    """A step of cross-attention: the new tokens of a decoder attend to `source` tokens.
+
+    The `beams` hypotheses of one source are queries of one row. `cached`: its keys are cached.
+    """
+    keys = torch.arange(source, device=decoder.query_positions.device)[None]
+    return Context(
+        "cross",
+        query_positions=decoder.query_positions.repeat(1, beams),
+        key_positions=keys,
+        new_key_positions=keys[:, :0] if cached else keys,
+        beams=beams,
+        query_end=decoder.query_end,
+        **fields,
+    )
+
+
+def with_positions(context: Context, positions: Positions) -> Context:
+    """The same pass with positions instead of token indices; entries with equal ones share it."""
+
+    def assign() -> Context:
+        assigned: list[tuple[Tensor, Tensor]] = []
+
+        def at(index: Tensor) -> Tensor:
+            # one tensor stays one object, and gets one random draw; compared by `is`, because a
+            # graph of torch.compile cannot hold id() of a tensor in torch 2.11
+            for other, result in assigned:
+                if other is index:
+                    return result
+            assigned.append((index, positions.assign(index, context)))
+            return assigned[-1][1]
+
+        return replace(
+            context,
+            query_positions=at(context.query_positions),
+            key_positions=at(context.key_positions),
+            new_key_positions=at(context.new_key_positions),
+            positions=positions,
+            _indices=context.indices,
+            _memo={},
+        )
+
+    return context.once(positions, assign)
+
+
+def copy_pass(context: Context) -> Context:
+    """A copy for gradient checkpointing: values computed later are in one of the two only."""
+    memo = {k: copy_pass(v) if isinstance(v, Context) else v for k, v in context._memo.items()}
+    return replace(context, _memo=memo)
+
+
+def list_computed(context: Context) -> set[str]:
+    """Names of what was computed for a pass so far: "delta" (distances), "remembered", ..."""
+    return {str(name[0] if isinstance(name, tuple) else name) for name in context._memo}

@@ -124,7 +124,7 @@ class Sample(Positions):
 
     So a model meets in training all positions that long sentences will have. Drawn for each
     sentence, or `per_batch` one sample for all rows, as in the authors' code. In evaluation the
-    length of an output is not known in advance, so `test_length` positions are spread over the
+    length of an output is unknown in advance, so `test_length` positions are spread over the
     range, `even` or as one `sample` that is always the same, and the first ones are used; the
     authors draw anew for each test sentence. Longer sentences are refused.
     """
@@ -161,13 +161,13 @@ class Sample(Positions):
 
     @staticmethod
     def _tokens(index: Tensor, context: Context) -> int:
-        if context.extent is not None:
-            return max(context.extent.queries, context.extent.keys)
+        if context.query_end is not None:
+            return max(context.query_end, context.key_positions.shape[1])
         return int(index.max()) + 1 if index.numel() else 0
 
     def _draw(self, n: int, context: Context) -> Tensor:
         """[rows | 1, n]; padding gets the last position, so that no token loses one."""
-        device = context.queries.device
+        device = context.query_positions.device
 
         def make(rows: int) -> Tensor:
             return torch.rand(rows, self.longest, device=device)
@@ -238,7 +238,7 @@ class PoSE(Positions):
 class Remaining(Positions):
     """length - index: the first of n tokens has n, the last one (eos) 1.
 
-    So a decoder that is given another length writes a text of that length; with sinusoids this is
+    So a decoder that gets another length writes a text of that length; with sinusoids this is
     the length-difference encoding (LDPE). With noise > 0 the length is off in training by a number
     drawn evenly from -noise..noise for each sentence.
     """

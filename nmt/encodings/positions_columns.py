@@ -134,4 +134,5 @@ def per_token(name: str, index: Tensor, context: Context) -> Tensor:
 
 def tree_columns(heads: str, context: Context) -> tuple[Tensor, Tensor]:
     """The two columns of a tree: heads and words."""
-    return per_token(heads, context.keys, context), per_token("words", context.keys, context)
+    at = context.key_positions
+    return per_token(heads, at, context), per_token("words", at, context)

@@ -3,7 +3,7 @@
 import inspect
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -33,7 +33,6 @@ POSITIONS: dict[str, type[Positions]] = {
     "tree": positions_columns.Tree,
     "graph": positions_columns.Graph,
 }
-ENCODING_PLUG_INS, POSITION_PLUG_INS = "nmt.encodings", "nmt.positions"  # groups of entry points
 
 
 def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
@@ -68,18 +67,12 @@ def find(name: str) -> type[Encoding]:
         raise ValueError(
             f"{_modules()[name]} has several classes of encodings: {several}; give each a file"
         )
-    cls: type[Encoding] | None = _built_in_or_plug_in(ENCODING_PLUG_INS, Encoding, name, *classes)
-    if cls is None:
-        near = check.suggest(name, names())
-        raise ValueError(
-            f"no encoding, of nmt or of an installed package, is called {name!r}{near}"
-        )
-    return cls
+    return _find("encodings", Encoding, name, classes, names)
 
 
 def names() -> list[str]:
     """All encodings that `use:` may name, sorted."""
-    return sorted({*filter(_classes, _modules()), *_installed(ENCODING_PLUG_INS).names})
+    return sorted({*filter(_classes, _modules()), *_entry_points("encodings").names})
 
 
 def position_class(name: str) -> type[Positions]:
@@ -88,12 +81,8 @@ def position_class(name: str) -> type[Positions]:
     Raises ValueError as `find` does.
     """
     built_in = [POSITIONS[name]] if name in POSITIONS else []
-    cls: type[Positions] | None = _built_in_or_plug_in(
-        POSITION_PLUG_INS, Positions, name, *built_in
-    )
-    if cls is None:
-        near = check.suggest(name, [*POSITIONS, *_installed(POSITION_PLUG_INS).names])
-        raise ValueError(f"no positions are called {name!r}{near}")
+    choices = [*POSITIONS, *_entry_points("positions").names]
+    cls = _find("positions", Positions, name, built_in, lambda: choices)
     if not getattr(vars(cls).get("__dataclass_params__"), "frozen", False):
         raise ValueError(f"{cls.__module__}:{cls.__name__} is no frozen dataclass")
     return cls
@@ -111,7 +100,14 @@ def _make(name: str, cls: type[Encoding], options: dict[str, Any], dims: Dims) -
     arguments = _check_options(cls, constructor_options, f"encoding.{name}")
     at, chosen = _make_positions(options.get("at", "index"), f"encoding.{name}.at")
     served = restrict(dims, options.get("layers"))
-    encoding = cls(replace(served, positions=chosen), **arguments)
+    try:
+        encoding = cls(replace(served, positions=chosen), **arguments)
+    except KeyError as e:  # torch has it for a parameter, a buffer or a module
+        if "already exists" not in str(e):
+            raise
+        raise ValueError(f"{e.args[0]} in the base class Encoding; choose another name") from None
+    if hidden := [a for a in vars(encoding) if callable(getattr(Encoding, a, None))]:
+        raise ValueError(f"attribute {hidden[0]!r} hides a method of Encoding; choose another name")
     _check_positions(encoding, at)
     check_layers(encoding)
     encoding.name = name
@@ -161,7 +157,7 @@ def _check_positions(encoding: Encoding, name: str) -> None:
         raise ValueError(f"at={name}: this encoding indexes a table and needs whole positions")
     if chosen.distances_only and not encoding.distances_only:
         raise ValueError(f"at={name}: this encoding needs a position for every single token")
-    if site == "cross" and {*encoding.hooks} <= {"embed", "layer", "readout"}:
+    if site == "cross" and {*encoding.hooks} <= {"embed", "layer_input", "readout"}:
         raise ValueError("where=cross: this encoding works on embeddings, not on attention")
     if site not in chosen.sites:
         only = ",".join(chosen.sites)
@@ -170,12 +166,8 @@ def _check_positions(encoding: Encoding, name: str) -> None:
 
 def _modules() -> dict[str, str]:
     """The full names of the modules in the folders of this package, by their last names."""
-    modules: dict[str, str] = {}
-    for folder in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        if folder.ispkg:
-            inside = pkgutil.iter_modules(import_module(folder.name).__path__)
-            modules |= {module.name: f"{folder.name}.{module.name}" for module in inside}
-    return modules
+    below = [m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    return {name.rpartition(".")[2]: name for name in below if name.count(".") > 2}
 
 
 def _classes(name: str) -> list[type[Encoding]]:
@@ -192,18 +184,23 @@ def _derives(loaded: object, base: type) -> bool:
     return inspect.isclass(loaded) and issubclass(loaded, base) and loaded is not base
 
 
-def _built_in_or_plug_in(group: str, base: type, name: str, *built_in: type) -> Any:
-    """The class of a name, built in or derived from base and offered by a distribution; or None.
+def _find(
+    kind: str, base: type, name: str, built_in: Sequence[type], choices: Callable[[], list[str]]
+) -> Any:
+    """The class of a name, built in or derived from `base` and offered by a distribution.
 
-    Raises ValueError where several have the name, and where the class cannot be loaded.
+    Raises ValueError where none or several have the name, and where the class cannot be loaded.
     """
-    points = [*_installed(group).select(name=name)]
+    points = [*_entry_points(kind).select(name=name)]
     offering = " and ".join(sorted(f"the distribution {p.dist.name}" for p in points if p.dist))
     if len(points) + len(built_in) > 1:
         offering = f"nmt and {offering}" if built_in else offering
         raise ValueError(f"{offering} offer {name}; let an entry point have another name")
+    if built_in:
+        return built_in[0]
     if not points:
-        return built_in[0] if built_in else None
+        near = check.suggest(name, choices())
+        raise ValueError(f"no {kind} are called {name!r}{near}")
     source = f"{offering} ({points[0].value})"
     try:
         loaded = points[0].load()
@@ -218,11 +215,12 @@ def _built_in_or_plug_in(group: str, base: type, name: str, *built_in: type) -> 
     return loaded
 
 
-def _installed(group: str) -> EntryPoints:
-    return _read_installed(group, tuple(sys.path))
+def _entry_points(kind: str) -> EntryPoints:
+    """What installed distributions offer in the group nmt.encodings or nmt.positions."""
+    return _read_entry_points(f"nmt.{kind}", tuple(sys.path))
 
 
 @cache
-def _read_installed(group: str, path: tuple[str, ...]) -> EntryPoints:
+def _read_entry_points(group: str, path: tuple[str, ...]) -> EntryPoints:
     """The entry points along a path; to read all metadata takes a twentieth of a second."""
     return entry_points(group=group)

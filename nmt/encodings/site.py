@@ -7,48 +7,44 @@ the position i.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import combinations, permutations
+from itertools import permutations
 from typing import Any, cast
 
 from torch import Tensor, nn
 
-from nmt.encodings import limits
-from nmt.encodings.base import Dims, Encoding, Projection, softmax
-from nmt.encodings.context import Context
-from nmt.encodings.passes import with_positions
+from nmt.encodings.base import Dims, Encoding, Projection, least, softmax
+from nmt.encodings.context import Context, with_positions
 from nmt.encodings.positions import Scaled
 
 
-class Encodings(nn.Module):
+class SiteEncodings(nn.Module):
     """Calls a hook of each encoding in turn; an empty list is attention without positions."""
 
     def __init__(self, entries: list[Encoding]) -> None:
         super().__init__()
         check_combination(entries)
         for entry in entries:
-            if (why := limits.why_too_short(entry, 1)) is not None:
-                raise ValueError(f"encoding.{entry.name}: {why}")
+            if 0 in (entry.max_length(training) for training in (True, False)):
+                fault = "not even one token has a position in its table"
+                raise ValueError(f"encoding.{entry.name}: {fault}; enlarge it, or change at=")
         self.entries = nn.ModuleList(entries)
 
     def _entries_with(
         self, hook: str, context: Context, layer: int | None = None
     ) -> list[tuple[Encoding, int, Context]]:
-        """Entries with a hook that serve a layer, with its number among theirs and a context."""
+        """Entries with a hook that serve a layer, with their number of it and their pass."""
         if hook != "embed" and not any(hook in entry.hooks for entry in self):
             return []
         # at the first hook all entries draw their random positions
-        entries = [(entry, with_positions(context, entry.positions)) for entry in self]
+        passes = [(entry, with_positions(context, entry.positions)) for entry in self]
         chosen = []
-        for entry, c in entries:
+        for entry, own_pass in passes:
             served = entry.dims.layer_numbers
-            if hook not in entry.hooks or (layer is not None and layer not in served):
-                continue
-            if entry.num_positions is not None:
-                which = ("queries",) if hook == "embed" else ("queries", "keys")
-                c.once(("within", id(entry), which), partial(_check_positions, entry, c, which))
-            number = 0 if layer is None else served.index(layer)
-            chosen.append((entry, number, _restrict_caches(entry, c)))
+            if hook in entry.hooks and (layer is None or layer in served):
+                if entry.num_positions is not None:
+                    _check_positions(entry, own_pass, hook, entry.num_positions)
+                number = 0 if layer is None else served.index(layer)
+                chosen.append((entry, number, _restrict_caches(entry, own_pass)))
         return chosen
 
     def __iter__(self) -> Iterator[Encoding]:
@@ -62,12 +58,12 @@ class Encodings(nn.Module):
 
     def max_length(self, training: bool) -> int | None:
         """The longest sequence that every entry can encode, in training or otherwise; None: any."""
-        return limits.least(limits.max_length(entry, training) for entry in self)
+        return least(entry.max_length(training) for entry in self)
 
-    def scale(self, layer: int) -> float | None:
+    def score_scale(self, layer: int) -> float | None:
         """The factor on the scores of a layer, if an entry states one."""
         serving = (entry for entry in self if layer in entry.dims.layer_numbers)
-        return next((entry.scale for entry in serving if entry.scale is not None), None)
+        return next((entry.score_scale for entry in serving if entry.score_scale is not None), None)
 
     def scale_positions(self, factor: float) -> bool:
         """Position interpolation: multiply all positions of training by a factor.
@@ -77,18 +73,16 @@ class Encodings(nn.Module):
         """
         reading = [entry for entry in self if entry.position_type != "none"]
         for entry in reading:  # all are checked first, so that a refusal changes nothing
-            integer = entry.position_type == "integer"
-            if integer or entry.positions.distances_only:
-                edges = "its distances are counted along edges"
-                why = "it knows whole positions only" if integer else edges
-                raise ValueError(
-                    f"encoding.{entry.name}: positions cannot be scaled, because {why}"
-                )
+            why = "it knows whole positions only" if entry.position_type == "integer" else ""
+            if entry.positions.distances_only:
+                why = why or "its distances are counted along edges"
+            if why:
+                where = f"encoding.{entry.name}"
+                raise ValueError(f"{where}: positions cannot be scaled, because {why}")
         for entry in reading:
-            before = (
-                entry.positions.inner if isinstance(entry.positions, Scaled) else entry.positions
-            )
-            entry.positions = Scaled(before, factor)
+            before = entry.positions
+            inner = before.inner if isinstance(before, Scaled) else before
+            entry.positions = Scaled(inner, factor)
         return bool(reading)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
@@ -96,9 +90,9 @@ class Encodings(nn.Module):
             x = entry.embed(x, c)
         return x
 
-    def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
-        for entry, n, c in self._entries_with("layer", context, layer):
-            x = entry.layer(x, n, c)
+    def layer_input(self, x: Tensor, layer: int, context: Context) -> Tensor:
+        for entry, n, c in self._entries_with("layer_input", context, layer):
+            x = entry.layer_input(x, n, c)
         return x
 
     def project(
@@ -125,7 +119,7 @@ class Encodings(nn.Module):
         return total
 
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
-        """Weights of the scores e: softmax, or those of the entry that replaces it."""
+        """Weights of the scores e: of softmax, or of the entry that replaces it."""
         for entry, n, c in self._entries_with("normalise", context, layer):
             return entry.normalise(e, n, c)
         return softmax(e, context.allowed)
@@ -149,15 +143,19 @@ def _wrap(entry: Encoding, inner: Projection, layer: int, context: Context) -> P
     return lambda xq, xk, xv: entry.project(inner, xq, xk, xv, layer, context)
 
 
-def _check_positions(entry: Encoding, context: Context, which: Sequence[str]) -> None:
-    """Raise ValueError where positions of queries or keys may be outside the encoding's table."""
-    count = entry.num_positions
-    for least, greatest in map(context.bounds, which):
-        if count is not None and not 0 <= least <= greatest < count:
-            raise ValueError(
-                f"encoding.{entry.name}: positions {least} to {greatest} are not all among the "
-                f"{count} that it holds in the {entry.dims.site}"
-            )
+def _check_positions(entry: Encoding, context: Context, hook: str, count: int) -> None:
+    """Raise ValueError where positions that a hook reads may be outside a table of `count` rows."""
+
+    def check() -> None:
+        for which in ("query_positions", "key_positions")[: 1 if hook == "embed" else 2]:
+            least, greatest = context.bounds(which)
+            if not 0 <= least <= greatest < count:
+                raise ValueError(
+                    f"encoding.{entry.name}: positions {least} to {greatest} are not all among "
+                    f"the {count} that it holds in the {entry.dims.site}"
+                )
+
+    context.once(("positions checked", id(entry), hook == "embed"), check)
 
 
 def _changes_attention(entry: Encoding) -> bool:
@@ -209,31 +207,30 @@ def _restrict_caches(entry: Encoding, context: Context) -> Context:
 
 def check_combination(entries: Sequence[Encoding]) -> None:
     """Raise ValueError for entries that cannot be combined, with what to do."""
-    for one, other in combinations(entries, 2):
-        if not _meet(one, other):
-            continue
-        names = f"{one.name} and {other.name}"
-        if None not in (one.scale, other.scale) and one.scale != other.scale:
-            raise ValueError(
-                "encoding: more than one entry sets the scale of the scores, "
-                f"{names}; leave one out"
-            )
-        if "normalise" in one.hooks and "normalise" in other.hooks:
-            raise ValueError(f"encoding: only one entry can replace softmax, not {names}")
     embedding = [entry.name for entry in entries if "embed" in entry.hooks]
     if len(embedding) > 1 and any(entry.streams > 1 for entry in entries):
         several = ", ".join(embedding)
         raise ValueError(f"encoding: one entry must make all embeddings complex, not {several}")
     for (i, entry), (j, other) in permutations(enumerate(entries), 2):
-        if entry.changes_width and _meet(entry, other):
+        layers, others_layers = ({*e.dims.layer_numbers} for e in (entry, other))
+        if layers.isdisjoint(others_layers):
+            continue
+        names = f"{entry.name} and {other.name}"
+        if len({entry.score_scale, other.score_scale} - {None}) > 1:
+            fault = f"more than one entry sets the scale of the scores, {names}; leave one out"
+            raise ValueError(f"encoding: {fault}")
+        if "normalise" in entry.hooks and "normalise" in other.hooks:
+            raise ValueError(f"encoding: only one entry can replace softmax, not {names}")
+        if entry.changes_width:
             _check_width(entry, other, later=j > i)
-        if entry.may_lack_gradients and {*other.dims.layer_numbers} <= {*entry.dims.layer_numbers}:
+        if entry.may_lack_gradients and others_layers <= layers:
             _check_effect(entry, other, earlier=j < i)
 
 
 def _check_width(entry: Encoding, other: Encoding, later: bool) -> None:
     """Refuse another entry that reads queries and keys, where features of another width stand."""
-    if other.changes_width or _reads(other) or (later and "project" in other.hooks):
+    reads = "scores" in other.hooks and other.reads_queries_or_keys
+    if other.changes_width or reads or (later and "project" in other.hooks):
         raise ValueError(
             f"encoding.{other.name}: reads queries and keys, but encoding.{entry.name} turns them "
             f"into features for their product alone; name {entry.name} last, or leave one out"
@@ -266,13 +263,3 @@ def unread_projections(entries: Sequence[Encoding]) -> set[str]:
         if entry.may_lack_gradients and alone and entry.dims.served_layers is None:
             return {"key"} if entry.reads_queries_or_keys else {"key", "query"}
     return set()
-
-
-def _meet(one: Encoding, other: Encoding) -> bool:
-    """Whether two entries serve a layer both."""
-    return not {*one.dims.layer_numbers}.isdisjoint(other.dims.layer_numbers)
-
-
-def _reads(entry: Encoding) -> bool:
-    """Whether `scores` reads queries or keys other than by their product."""
-    return "scores" in entry.hooks and entry.reads_queries_or_keys

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, causal
-from nmt.encodings.passes import list_computed, with_positions
+from nmt.encodings.context import Context, causal, list_computed, with_positions
 from nmt.encodings.rotary.rotary import Rotary
-from nmt.encodings.site import Encodings
+from nmt.encodings.site import SiteEncodings
 from nmt.errors import UserError
 from nmt.text.vocab import SPECIALS
 
@@ -31,7 +30,7 @@ KINDS = {
     "project": "turned",
 }  # hook -> form of positions  # fmt: skip
 NEAREST = {
-    **dict.fromkeys(("embed", "layer", "readout"), "encoding=absolute"),
+    **dict.fromkeys(("embed", "layer_input", "readout"), "encoding=absolute"),
     **dict.fromkeys(("scores", "outputs"), "encoding=relative"),
     "bias": "encoding=t5",
     "normalise": "encoding=none",
@@ -63,7 +62,7 @@ class SitePositions(NamedTuple):
 class _Probe(NamedTuple):
     """A site whose encodings are probed, up to a length."""
 
-    site: Encodings
+    site: SiteEncodings
     dims: Dims
     length: int
 
@@ -76,9 +75,9 @@ class _Probe(NamedTuple):
         words = torch.randint(SPECIALS, self.dims.vocab, (rows, len(queries)), generator=draw)
         return Context(
             self.dims.site,
-            queries=there if square else queries[None],
-            keys=there,
-            new_keys=there,
+            query_positions=there if square else queries[None],
+            key_positions=there,
+            new_key_positions=there,
             rows=rows,
             allowed=causal(keys, keys, there.device) if causal_mask else None,
             lengths=torch.full((rows,), keys),
@@ -114,7 +113,7 @@ class _Probe(NamedTuple):
 
 
 @torch.inference_mode()
-def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
+def read(site: SiteEncodings, dims: Dims, longest: int) -> SitePositions:
     """The form of a site's positions, for up to `longest` tokens; UserError if it has none."""
     limit = site.max_length(training=False)
     probe = _Probe(site, dims, min(longest, limit or longest))
@@ -127,7 +126,7 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
         other = next(h for form, h in forms.items() if form != "input")
         why = "nothing is added to the embeddings where attention knows positions of its own"
         raise probe.refuse(why, other, probe.having("embed", other))
-    positions = SitePositions(scale=site.scale(layer=0), limit=limit)
+    positions = SitePositions(scale=site.score_scale(layer=0), limit=limit)
     if "turned" in forms:
         positions = positions._replace(turns=_rotations(probe))
     if not {"vectors", "bias"} & set(forms):
@@ -159,7 +158,7 @@ def _refuse_needs(probe: _Probe) -> None:
             (column, f"it reads the column {column}", "scores"),
             (e.needs_lengths, "it is told how long the output is to be", "embed"),
             (e.streams > 1, "its states are complex", "embed"),
-            ("layer" in e.hooks, "it changes the input of every layer", "layer"),
+            ("layer_input" in e.hooks, "it changes the input of every layer", "layer_input"),
             ("readout" in e.hooks, "it changes the top of the stack", "readout"),
             (e.changes_width, "it makes queries and keys wider", "project"),
             (not e.reads_probabilities, "it gates what attention gives", "outputs"),
@@ -273,7 +272,8 @@ def _rotations(probe: _Probe) -> Rotations:
     methods = ("project", "cosines_and_sines")
     plain = all(getattr(type(e), m, None) is getattr(Rotary, m) for m in methods)
     few = probe.few
-    at = with_positions(probe.context(torch.arange(few), few), e.positions).queries[0].double()
+    context = with_positions(probe.context(torch.arange(few), few), e.positions)
+    at = context.query_positions[0].double()
     step = float(at[1] - at[0]) if few > 1 else 1.0
     steady = _close(at - at[0], torch.arange(few) * step) and step > 0
     if more or not isinstance(e, Rotary) or e.magnitude != 1 or not plain or not steady:

@@ -60,7 +60,7 @@ class Cache:
         old, new = tensor[:, :, : self.length], gathered[:, :, : self.length]
         if tensor.requires_grad:  # with out= there is no gradient
             new.copy_(old.index_select(0, rows))
-        else:  # one copy in place of two
+        else:  # one copy instead of two
             torch.index_select(old, 0, rows, out=new)
         return gathered
 

@@ -15,20 +15,19 @@ from torch.utils.checkpoint import checkpoint
 
 from nmt.config.settings import Model
 from nmt.encodings.base import at_least_float32, mask_scores
-from nmt.encodings.context import Context
-from nmt.encodings.passes import copy_pass
-from nmt.encodings.site import Encodings
+from nmt.encodings.context import Context, copy_pass
+from nmt.encodings.site import SiteEncodings
 from nmt.model.cache import Cache
 from nmt.system.machine import FUSED_FROM
 from nmt.system.products import Linear, rounded
 
 STEPS = 2**16  # a probability of dropout is a whole number of these parts
 
-Site = tuple[Encodings, Context]
+Site = tuple[SiteEncodings, Context]  # the encodings of one attention site, and their pass
 
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
-    """Set each element to zero with probability p, and scale the others to keep the mean.
+    """Set each element to zero with probability p, and scale the remaining ones to keep the mean.
 
     Srivastava et al. 2014. On a CPU one draw of 64 bits decides four elements, where torch's
     kernel draws anew for each and takes 1.7 (without AVX) to 2.6 times as long; p is rounded to a
@@ -66,32 +65,32 @@ class Attention(nn.Module):
     def __init__(self, dim: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.heads, self.head_dim = heads, dim // heads
-        self.scale = self.head_dim**-0.5
+        self.score_scale = self.head_dim**-0.5
         self.query, self.key, self.value = (Linear(dim, dim) for _ in range(3))
         self.out = Linear(dim, dim)
         self.dropout = dropout
         self.watcher: Watcher | None = None  # set by `watching` alone
 
-    def forward(
-        self, x: Tensor, memory: Tensor, layer: int, encodings: Encodings, context: Context
-    ) -> Tensor:
-        """Attend from x [batch, query, dim] to memory [batch, key, dim] where context.allowed.
+    def forward(self, x: Tensor, memory: Tensor, layer: int, site: Site) -> Tensor:
+        """Attend from x [batch, query, dim] to memory [batch, key, dim] where it is allowed.
 
         x may have several rows (beams) for each row of memory: they are more queries of that row.
         """
+        encodings, context = site
         queries = x.reshape(len(memory), -1, x.shape[-1])
-        q, k, v = self._project(queries, memory, layer, encodings, context)
-        o, p = self._attend(q, k, v, layer, encodings, context)
+        q, k, v = self._project(queries, memory, layer, site)
+        o, p = self._attend(q, k, v, layer, site)
         o = encodings.outputs(o, queries, p, layer, context)
         return self.out(o.transpose(1, 2).flatten(2)).view_as(x)
 
     def _project(
-        self, x: Tensor, memory: Tensor, layer: int, encodings: Encodings, context: Context
+        self, x: Tensor, memory: Tensor, layer: int, site: Site
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of x; keys and values of the memory, cached as the encodings return them.
 
         The source is cached in its first step, and later steps have no new keys of it.
         """
+        encodings, context = site
         if context.key_caches is None:
             return encodings.project(self._split, x, memory, memory, layer, context)
         cache = cast(Cache, context.key_caches[layer])
@@ -121,13 +120,15 @@ class Attention(nn.Module):
         return split.contiguous() if x.device.type == "cpu" else split
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, layer: int, encodings: Encodings, context: Context
+        self, q: Tensor, k: Tensor, v: Tensor, layer: int, site: Site
     ) -> tuple[Tensor, Tensor | None]:
         """p v [batch, heads, query, head_dim], and p after dropout; None if attention is fused."""
+        encodings, context = site
         rate = self.dropout if self.training else 0.0
-        scale = encodings.scale(layer) or self.scale
+        scale = encodings.score_scale(layer) or self.score_scale
         bias = encodings.bias(layer, context)  # [batch | 1, heads | 1, query, key]
-        if self.watcher is None and _fusing_pays(k) and encodings.fusible(layer):
+        fusing_pays = k.is_cuda or k.shape[2] >= FUSED_FROM
+        if self.watcher is None and fusing_pays and encodings.fusible(layer):
             causal = context.causal and bias is None  # for which a GPU has a faster kernel
             mask = None if causal else context.allowed
             mask = mask if bias is None else mask_scores(bias, context.allowed).to(q.dtype)
@@ -142,10 +143,6 @@ class Attention(nn.Module):
             self.watcher(AttentionRecord(context.site, layer, p, context.allowed))
         p = dropout(p, rate).to(v.dtype)
         return p @ v, p
-
-
-def _fusing_pays(k: Tensor) -> bool:
-    return k.is_cuda or k.shape[2] >= FUSED_FROM
 
 
 class Residual(nn.Module):
@@ -240,7 +237,7 @@ class EncoderLayer(nn.Module):
         (site,) = sites
         x = self.around_attention(
             x,
-            lambda y: self.attention(y, y, number, *site),
+            lambda y: self.attention(y, y, number, site),
             keep=number + 1 not in self.without_residual,
         )
         return self.around_feedforward(x, self.feedforward)
@@ -261,8 +258,8 @@ class DecoderLayer(nn.Module):
     def forward(self, x: Tensor, number: int, sites: Sequence[Site], memory: Tensor) -> Tensor:
         """x [batch, target, dim], memory [batch, source, dim] -> [batch, target, dim]."""
         self_site, cross_site = sites
-        x = self.around_attention(x, lambda y: self.attention(y, y, number, *self_site))
-        x = self.around_cross(x, lambda y: self.cross(y, memory, number, *cross_site))
+        x = self.around_attention(x, lambda y: self.attention(y, y, number, self_site))
+        x = self.around_cross(x, lambda y: self.cross(y, memory, number, cross_site))
         return self.around_feedforward(x, self.feedforward)
 
 
@@ -289,7 +286,7 @@ class Stack(nn.Module):
         twice = self.recompute and context.training and torch.is_grad_enabled()
         for number in range(self.count):
             layer = self.layers[number % len(self.layers)]
-            x = encodings.layer(x, number, context)
+            x = encodings.layer_input(x, number, context)
             if twice:
                 x = compute_twice(layer, x, number, sites, *memory)
             else:
@@ -329,7 +326,7 @@ def watching(model: nn.Module, watcher: Watcher) -> Iterator[None]:
     Each layer comes once per pass, or once per step while decoding, in the order of computing;
     attention then uses the plain formulas, as the fused kernel does not return probabilities.
     Probabilities of a row without allowed keys are equal for all keys, and rows of padding attend
-    like others: `allowed` and the ids tell which rows are valid.
+    like any row: `allowed` and the ids tell which rows are valid.
     Models with complex embeddings have `model.streams` rows for each sentence, side by side.
     Keep sums rather than the tensors. Nothing is computed a second time in the backward pass: it
     would be seen twice. Raises RuntimeError where the model is being watched already.

@@ -7,18 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.settings import Model
-from nmt.encodings import passes
-from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, causal
-from nmt.encodings.limits import column_ranges, common_ranges, least
-from nmt.encodings.site import Encodings, unread_projections
+from nmt.encodings.base import Dims, Encoding, common_ranges, least
+from nmt.encodings.context import Context, causal, cross_step, decoding_step, whole
+from nmt.encodings.site import SiteEncodings, unread_projections
 from nmt.model.cache import State
 from nmt.model.layers import DecoderLayer, EncoderLayer, Stack, dropout
 from nmt.system.products import Linear, rounded
-
-PAD = 0  # the id that fills rows up on the right
-BOS = 1  # the id that starts each row of a target
-EOS = 2  # the id that ends each row of a source
+from nmt.text.vocab import BOS, EOS, PAD
 
 
 class Limits(NamedTuple):
@@ -40,7 +35,7 @@ class Transformer(nn.Module):
     ) -> None:
         """`encodings` makes those of one site; raises ValueError for impossible sizes."""
         super().__init__()
-        self.scale = config.dim**0.5
+        self.embedding_scale = config.dim**0.5
         self.dropout = config.dropout
         self.source_embedding = nn.Embedding(source_size, config.dim)
         self.target_embedding = nn.Embedding(target_size, config.dim)
@@ -52,9 +47,9 @@ class Transformer(nn.Module):
         self.target_language: int | None = None  # an id after bos, which nothing predicts
         self._initialise()
 
-        def site(name: str, layers: int, vocab: int) -> Encodings:
+        def site(name: str, layers: int, vocab: int) -> SiteEncodings:
             head_dim = config.dim // config.heads
-            return Encodings(
+            return SiteEncodings(
                 encodings(Dims(name, layers, config.heads, config.dim, head_dim, vocab))
             )
 
@@ -71,12 +66,12 @@ class Transformer(nn.Module):
                 nn.init.xavier_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=1 / self.scale)
+                nn.init.normal_(module.weight, std=1 / self.embedding_scale)
 
     def _drop_unread_projections(self) -> None:
         """Leave out projections that encodings do not use: they would never get a gradient.
 
-        They are made and then dropped, so that a seed initialises the rest of the model alike.
+        They are drawn and then dropped, so that a seed initialises the rest of the model alike.
         """
         parts = ((self.encoder, "attention", self.encoder_encodings),
                  (self.decoder, "attention", self.decoder_encodings),
@@ -106,7 +101,7 @@ class Transformer(nn.Module):
         return streams.pop()
 
     @property
-    def sites(self) -> dict[str, Encodings]:
+    def sites(self) -> dict[str, SiteEncodings]:
         """The encodings of each attention site."""
         return {
             "encoder": self.encoder_encodings,
@@ -160,7 +155,7 @@ class Transformer(nn.Module):
     @property
     def column_ranges(self) -> dict[str, range]:
         """The integers that columns may hold, where not all will do."""
-        return common_ranges(map(column_ranges, self.entries))
+        return common_ranges(e.integers_of_columns for e in self.entries)
 
     def forward(
         self, source: Tensor, target: Tensor, columns: dict[str, Tensor] | None = None
@@ -201,7 +196,7 @@ class Transformer(nn.Module):
 
     def _pass(self, site: str, queries: Tensor, **fields: Any) -> Context:
         """The pass over a whole batch of ids [batch x streams, query]."""
-        return passes.whole(
+        return whole(
             site,
             queries.shape[1],
             device=queries.device,
@@ -279,7 +274,7 @@ class Transformer(nn.Module):
     def advance(self, tokens: Tensor, state: State) -> Tensor:
         """States [rows, n, dim] of the next n tokens [rows, n]; advances the state."""
         tokens, n, device = self._in_streams(tokens), tokens.shape[1], tokens.device
-        decoder = passes.step(
+        decoder = decoding_step(
             "decoder",
             state.length,
             n,
@@ -293,7 +288,7 @@ class Transformer(nn.Module):
             state=state.recurrent,
             key_caches=state.self_caches,
         )
-        cross = passes.cross_step(
+        cross = cross_step(
             decoder,
             state.memory.shape[1],
             state.beams,
@@ -316,10 +311,10 @@ class Transformer(nn.Module):
         return {name: self._in_streams(column) for name, column in (columns or {}).items()}
 
     def _embed(
-        self, table: nn.Module, ids: Tensor, encodings: Encodings, context: Context
+        self, table: nn.Module, ids: Tensor, encodings: SiteEncodings, context: Context
     ) -> Tensor:
         """The input of the first layer."""
-        x = table(ids) * self.scale
+        x = table(ids) * self.embedding_scale
         if table is self.target_embedding and not self.target_bos:
             x = x.masked_fill((ids == BOS)[..., None], 0)
         return dropout(encodings.embed(x, context), self.dropout, self.training)

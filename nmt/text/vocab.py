@@ -7,8 +7,11 @@ from typing import Any
 
 from nmt.errors import Exit, UserError, visible
 
-PAD, BOS, EOS, UNK = 0, 1, 2, 3
-SPECIALS = 4
+PAD = 0  # fills rows up on the right
+BOS = 1  # starts each row of a target
+EOS = 2  # ends each row of a source
+UNK = 3
+SPECIALS = 4  # ids below are not pieces
 UNKNOWN = "<unk>"
 END = "</s>"  # the end of a sentence among pieces
 # also what is normalised away, which other toolkits' models have, but nothing that moves a cursor

@@ -128,7 +128,7 @@ def _softmax_(logits: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
     return nll[:, 0], (chosen + nll)[:, 0]
 
 
-def predict(hidden: Callable[..., Tensor], batch: DeviceBatch) -> Tensor:
+def target_states(hidden: Callable[..., Tensor], batch: DeviceBatch) -> Tensor:
     """Return the states [tokens, dim] that predict a batch's labels, by a model's own `hidden`."""
     states = hidden(batch.source, batch.prefix, batch.columns)
     return states.flatten(0, 1)[batch.indices]
@@ -161,7 +161,7 @@ class Objective(nn.Module):
 
     def forward(self, batch: DeviceBatch, tokens: float) -> tuple[Tensor, Tensor]:
         """Return a batch's loss [] over `tokens`, and sums [2] of smoothed and unsmoothed loss."""
-        states = predict(self.hidden, batch)
+        states = target_states(self.hidden, batch)
         loss, likelihoods = smoothed_loss(states, self.model.output, batch.labels, self.smoothing)
         sums = torch.stack((loss.detach(), likelihoods.sum()))
         if not batch.counted:

@@ -42,7 +42,7 @@ def perplexity(
     with torch.random.fork_rng(gpus), torch.no_grad(), autocast:
         for on_host in world.shard(batches):
             batch = to_device(on_host, device)
-            states = loss.predict(model.hidden, batch)
+            states = loss.target_states(model.hidden, batch)
             _, likelihoods = loss.smoothed_loss(states, model.output, batch.labels, 0.0)
             total += likelihoods.double().sum()
             tokens += len(batch.labels)

@@ -47,4 +47,4 @@ def test_the_family_agrees_with_the_hooks(option: str) -> None:
     elif family != BY_COLUMNS and hooks:
         relative = any(e.relative or type(e).relative for e in named)
         assert relative == (family in DISTANCES)
-        assert bool(hooks & {"embed", "layer"}) == (family in AT_INPUT)
+        assert bool(hooks & {"embed", "layer_input"}) == (family in AT_INPUT)

@@ -69,7 +69,7 @@ class Raising(Right):
 
 def test_all_results_come_back() -> None:
     results = check_encoding(Dropping, tokens=4)
-    cells = [f"decoding: {c.name}, {p}" for p in ("float32", "bfloat16") for c in CONDITIONS]
+    cells = [f"decoding: {c}, {p}" for p in ("float32", "bfloat16") for c in CONDITIONS]
     assert [r.check for r in results] == [*CHECKS, *cells]
     assert all(r.passed and r.finding for r in results)
     assert NOISE in Dropping.seen

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.checks import preflight, trial
+from nmt.checks import preflight
+from nmt.checks.properties import relative_difference
 from nmt.config.settings import Settings
 from nmt.encodings.base import Context, Dims, Encoding, Projection, softmax
 from nmt.errors import UserError
@@ -49,7 +50,8 @@ class Lengths(Gated):
     """Of the length of the target, which is not known beforehand."""
 
     def bias(self, layer: int, context: Context) -> Tensor:
-        return self.gate * (context.keys / context.keys.shape[1])[:, None, None, :]
+        at = context.key_positions
+        return self.gate * (at / at.shape[1])[:, None, None, :]
 
 
 class Normalise(Gated):
@@ -68,7 +70,7 @@ class Nearby(Gated):
     relative = True
 
     def bias(self, layer: int, context: Context) -> Tensor:
-        return self.gate * (context.delta * context.keys[:, None]).sin()[:, None]
+        return self.gate * (context.delta * context.key_positions[:, None]).sin()[:, None]
 
 
 class Noisy(Gated):
@@ -136,4 +138,4 @@ def test_numbers_that_are_drawn_are_no_fault() -> None:
     ],
 )
 def test_a_difference_is_a_share_of_the_largest_number(a: Tensor, b: Tensor, apart: float) -> None:
-    assert trial.relative_difference(a, b) == apart
+    assert relative_difference(a, b) == apart

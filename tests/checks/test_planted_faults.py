@@ -50,7 +50,7 @@ class SoundVectors(Encoding):
     """Adds sines of positions to the embeddings."""
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
-        return x + self.angles(context.queries, x.shape[-1]).sin()
+        return x + self.angles(context.query_positions, x.shape[-1]).sin()
 
     def angles(self, at: Tensor, dim: int) -> Tensor:
         """[batch | 1, query, dim]"""
@@ -66,7 +66,7 @@ class SoundRotation(Encoding):
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
     ) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = project(xq, xk, xv)
-        return self.rotate(q, context.queries), self.rotate(k, context.new_keys), v
+        return self.rotate(q, context.query_positions), self.rotate(k, context.new_key_positions), v
 
     def rotate(self, x: Tensor, at: Tensor) -> Tensor:
         """Pairs of x [batch, heads, n, head_dim]."""
@@ -80,7 +80,7 @@ class SeesTheFuture(Sound):
     """Distances as a share of the length."""
 
     def distances(self, context: Context) -> Tensor:
-        return context.delta / context.keys.shape[1]
+        return context.delta / context.key_positions.shape[1]
 
 
 class HardlySeesOthers(Sound):
@@ -146,7 +146,7 @@ class RoundsBeforeADecay(Sound):
 
     def bias(self, layer: int, context: Context) -> Tensor:
         low = torch.bfloat16 if torch.is_autocast_enabled("cpu") else torch.float32
-        at = context.keys.to(low)[:, None] - context.queries.to(low)[..., None]
+        at = context.key_positions.to(low)[:, None] - context.query_positions.to(low)[..., None]
         return super().bias(layer, context) * 20 + at.float().cos()[:, None]
 
     def zero_initialise(self) -> bool:
@@ -233,7 +233,7 @@ FAULTS: list[tuple[type[Encoding], str, str]] = [  # the check that fails, and w
     (HardlySeesOthers, "order in the decoder", ""),
     (Reads, "kind of positions", "position_type is 'none', but positions times 2 change"),
     (ReadsSigns, "kind of positions", "position_type is 'real', but positions times 2048"),
-    (CountsTokens, "kind of positions", "and not from torch.arange"),
+    (CountsTokens, "kind of positions", "torch.arange"),
     (TellsNoOrderInTheEncoder, "order in the encoder", "the order of tokens changes nothing"),
     (EndsAtHundredTokens, "long and empty sequences", "NaN or infinity for 200 tokens"),
     (RoundsWhileDecoding, "decoding: token by token, bfloat16", ""),

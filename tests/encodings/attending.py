@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import INDICES, Context, Positions, causal
-from nmt.encodings.site import Encodings
+from nmt.encodings.site import SiteEncodings
 
 Logit = Callable[[Tensor, Tensor, int, int, int, int], Tensor]
 """`(q_i, k_j, layer, head, i, j) -> e_ij` of one pair, by the formula of a paper."""
@@ -67,10 +67,10 @@ def attend(
     `project` hooks get projections that return q, k, v whatever they are given; a hook that adds
     to the inputs of the projections shows in tests of the whole model.
     """
-    both = Encodings(entries if isinstance(entries, list) else [entries])
+    both = SiteEncodings(entries if isinstance(entries, list) else [entries])
     x = q.transpose(1, 2).flatten(2)
     q, k, v = both.project(lambda *_: (q, k, v), x, x, x, layer, context)
-    e = both.scores(q, k, layer, context) * (both.scale(layer) or v.shape[-1] ** -0.5)
+    e = both.scores(q, k, layer, context) * (both.score_scale(layer) or v.shape[-1] ** -0.5)
     bias = both.bias(layer, context)
     e = e if bias is None else e + bias
     p = both.normalise(e, layer, context).to(v.dtype)  # as attention does

@@ -23,7 +23,7 @@ from nmt.encodings.input.axial import Axial
 from nmt.encodings.rotary.rotary import Rotary
 from nmt.encodings.rotary.xpos import Xpos
 from nmt.encodings.rotary.yarn import Yarn
-from nmt.encodings.site import Encodings
+from nmt.encodings.site import SiteEncodings
 from nmt.encodings.vectors.cope import Cope
 from nmt.encodings.vectors.deberta import Deberta
 from nmt.encodings.vectors.relative import Relative
@@ -41,12 +41,12 @@ def flat(*tensors: Tensor) -> Tensor:
 
 def embedded(e: Encoding, n: int) -> Tensor:
     """What is added to n embeddings: [n, dim]."""
-    return Encodings([e]).embed(torch.zeros(1, n, e.dims.dim), pass_over(n, rows=1))[0]
+    return SiteEncodings([e]).embed(torch.zeros(1, n, e.dims.dim), pass_over(n, rows=1))[0]
 
 
 def biases(e: Encoding, n: int) -> Tensor:
     """What is added to the scores of n tokens: [heads, n, n]."""
-    bias = Encodings([e]).bias(0, pass_over(n, e.dims.site))
+    bias = SiteEncodings([e]).bias(0, pass_over(n, e.dims.site))
     assert bias is not None
     return bias[0]
 
@@ -55,7 +55,7 @@ def turned(e: Rotary, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     """Queries and keys [batch, heads, n, head_dim] at their positions."""
     context = pass_over(q.shape[2], e.dims.site)
     x, y = (t.transpose(1, 2).flatten(2) for t in (q, k))
-    return Encodings([e]).project(lambda *_: (q, k, k), x, y, y, 0, context)[:2]
+    return SiteEncodings([e]).project(lambda *_: (q, k, k), x, y, y, 0, context)[:2]
 
 
 # --- added to embeddings

@@ -20,7 +20,6 @@ from nmt.encodings.biases.kerple import Kerple
 from nmt.encodings.biases.sandwich import Sandwich
 from nmt.encodings.biases.t5 import T5, bucket
 from nmt.encodings.context import Context
-from nmt.encodings.limits import max_length
 from tests.encodings.attending import attend, dims, equals_loops, pass_over, qkv, randomise
 
 SITES = pytest.mark.parametrize("site", ["encoder", "decoder"])
@@ -68,7 +67,7 @@ def test_tables_in_loops(site: str, per_layer: bool, per_head: bool) -> None:
 
     assert_adds(relative, lambda t, h, i, j: number(relative, t, h, max(-2, min(2, j - i)) + 2))
     assert_adds(absolute, lambda t, h, i, j: number(absolute, t, h, 9 * i + j))
-    assert (max_length(relative, False), max_length(absolute, False)) == (None, 9)
+    assert (relative.max_length(False), absolute.max_length(False)) == (None, 9)
     assert relative.relative and not absolute.relative
 
 

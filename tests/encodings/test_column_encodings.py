@@ -16,15 +16,14 @@ from nmt.checks import parity
 from nmt.checks.example import build_perturbed
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.context import Context, Positions, whole, with_positions
 from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.input.learned import Learned
-from nmt.encodings.passes import whole, with_positions
 from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Segment, Tree
 from nmt.encodings.registry import create
 from nmt.encodings.rotary.rotary import Rotary
 from nmt.encodings.sinusoids import sinusoids
-from nmt.encodings.site import Encodings
+from nmt.encodings.site import SiteEncodings
 from nmt.encodings.trees.graformer import Graformer
 from nmt.encodings.trees.per_language import PerLanguage
 from nmt.encodings.trees.spr_absolute import SprAbsolute
@@ -60,7 +59,7 @@ def test_fusion_is_the_formula(kind: type[SprAbsolute | XlPe]) -> None:
     torch.manual_seed(0)
     e = kind(dims()).double()
     x = torch.randn(2, 9, 8, dtype=torch.float64)
-    got = Encodings([e]).embed(x, beside())
+    got = SiteEncodings([e]).embed(x, beside())
     u, v = e.fusion.first.weight, e.fusion.second.weight
     for row in range(2):
         for t in range(9):
@@ -100,7 +99,7 @@ def test_tree_codes_are_the_formula(binary: bool) -> None:
     e = Tpe(Dims("encoder", 2, 2, 24, 12), "heads", branches, 4, binary).double()
     copies = 24 // (4 * branches)
     assert e.decay.shape == (copies,) and len(list(e.parameters())) == 1
-    got = Encodings([e]).embed(torch.zeros(2, 9, 24, dtype=torch.float64), beside())
+    got = SiteEncodings([e]).embed(torch.zeros(2, 9, 24, dtype=torch.float64), beside())
     for row in range(2):
         for t in range(9):
             choices, token = [], t
@@ -123,7 +122,7 @@ def test_tree_codes_are_the_formula(binary: bool) -> None:
 def test_each_language_has_its_own_table() -> None:
     e = PerLanguage(dims(), "language", 2, 9)
     x = torch.randn(2, 9, 8)
-    added = Encodings([e]).embed(x, beside()) - x
+    added = SiteEncodings([e]).embed(x, beside()) - x
     assert torch.allclose(added, e.weight[[1, 0]], atol=1e-6)
     assert e.weight.shape == (2, 9, 8)
 
@@ -131,15 +130,15 @@ def test_each_language_has_its_own_table() -> None:
 def test_a_column_is_a_position() -> None:
     x = torch.randn(2, 9, 8)
     order = torch.tensor(ORDER)
-    got = Encodings([Absolute(dims(positions=ColumnPositions("order")))]).embed(x, beside())
+    got = SiteEncodings([Absolute(dims(positions=ColumnPositions("order")))]).embed(x, beside())
     assert torch.equal(got, x + sinusoids(order, 8))
     learned = Learned(dims(positions=ColumnPositions("order")))
-    got = Encodings([learned]).embed(x, beside())
+    got = SiteEncodings([learned]).embed(x, beside())
     assert torch.equal(got, x + learned.weight[order])
     delta = with_positions(beside(), ColumnPositions("order")).delta
     assert delta.equal(order[:, None, :] - order[:, :, None])
     heads, words = torch.tensor(HEADS), torch.tensor(WORDS)
-    assert with_positions(beside(), Depth()).queries.equal(depths(heads))
+    assert with_positions(beside(), Depth()).query_positions.equal(depths(heads))
     assert with_positions(beside(), Tree()).delta.equal(tree_distances(heads, words))
 
 
@@ -199,7 +198,7 @@ def in_segments() -> Context:
 def test_a_segment_begins_where_its_number_changes() -> None:
     places = [[0, 1, 2, 0, 1, 0, 0, 1, 0], [*range(8), 0]]
     found = with_positions(in_segments(), Segment())
-    assert found.queries.equal(torch.tensor(places)) and found.delta[0, 4, 3] == -1
+    assert found.query_positions.equal(torch.tensor(places)) and found.delta[0, 4, 3] == -1
     assert found.delta[0, 1, 4] == 0  # of another segment, where it counts the same
 
 
@@ -213,7 +212,7 @@ def test_two_levels_as_the_page_writes_them() -> None:
     assert isinstance(places, Learned) and isinstance(segments, Rotary)
     assert [type(e) for e in create(entries, dims("decoder"))] == [Learned]
     context, x = in_segments(), torch.randn(2, 9, 8)
-    both = Encodings([places, segments])
+    both = SiteEncodings([places, segments])
     embedded = both.embed(x, context)
     numbers = torch.tensor(SEGMENTS)
     for row in range(2):

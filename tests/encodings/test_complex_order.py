@@ -11,9 +11,8 @@ from torch import Tensor
 from nmt.checks import parity
 from nmt.checks.example import build_perturbed
 from nmt.config.settings import Settings
-from nmt.encodings.context import Context
+from nmt.encodings.context import Context, with_positions
 from nmt.encodings.input.complex_order import ComplexOrder
-from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
 from nmt.errors import UserError
@@ -112,7 +111,6 @@ def test_positions_that_read_tokens_read_those_of_each_row(
     for e in model.entries:
         if e.name == "t5":
             e.positions = Bilevel(end=7, level="outer")
-    beams = next(c for c in parity.CONDITIONS if c.name == "beams")
     with torch.inference_mode():
-        for steps, full in beams.compare(model, 20):
+        for steps, full in parity.compare("beams", model, 20):
             assert float((steps - full).abs().max()) < 1e-12

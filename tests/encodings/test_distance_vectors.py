@@ -161,7 +161,7 @@ def test_positions_between_whole_numbers_fit_in(name: str) -> None:
     assert torch.allclose(attend(e, q, k, v, c)[0], whole, atol=1e-9)
     for one in (at, at.long()):  # a step of decoding
         c = Context("decoder", one[:, -1:], one, one[:, -1:], rows=2)
-        step = e.scores(q[:, :, -1:] @ k.mT, q[:, :, -1:], k, 0, c) * (e.scale or 0.5)
+        step = e.scores(q[:, :, -1:] @ k.mT, q[:, :, -1:], k, 0, c) * (e.score_scale or 0.5)
         assert torch.allclose(step, whole[:, :, -1:], atol=1e-11)
     half = attend(e, q, k, v, Context("encoder", at / 2, at / 2, at / 2))[0]
     assert (half - whole).abs().max() > 0.01

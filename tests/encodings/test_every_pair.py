@@ -14,10 +14,10 @@ from itertools import combinations
 import pytest
 import torch
 
-from nmt.checks import example, parity, trial
+from nmt.checks import parity, properties
 from nmt.checks.example import build_perturbed
+from nmt.checks.hooks import CheckError
 from nmt.config.catalog import options_of
-from nmt.config.data import columns_of
 from nmt.config.settings import Settings
 from nmt.encodings.registry import find
 from nmt.errors import UserError
@@ -26,7 +26,6 @@ from tests.composing import few_representatives, merged, representatives
 from tests.fast import fast_first
 
 KINDS = representatives()
-BEAM = next(c for c in parity.CONDITIONS if c.name == "beams")  # steps, and rows that change places
 TOKENS = 9
 EXACT = 1e-10  # two float64 sums of the same numbers, and logits of unit size
 PAIRS, DRAWN, LAYERS, HEADS = 120, 120, 3, 4
@@ -100,19 +99,20 @@ def mistakes(settings: Settings) -> list[str]:
     except UserError as error:
         return [str(error)]
     # before any pass without gradients, of which FLOATER keeps its path
-    found = learned(model, settings)
+    found = learned(model)
     model.eval()
     with torch.inference_mode():
-        apart = [float((steps - full).abs().max()) for steps, full in BEAM.compare(model, TOKENS)]
+        apart = [
+            float((steps - full).abs().max())
+            for steps, full in parity.compare("beams", model, TOKENS)
+        ]
     found += [f"step by step differs by {most:.1g}" for most in apart if not most < EXACT]
     return found
 
 
-def learned(model: Transformer, settings: Settings) -> list[str]:
-    per = columns_of(settings.data)
+def learned(model: Transformer) -> list[str]:
     try:
-        text = example.text(model, per_sentence=[n for n in per if per[n] == "sentence"])
-        trial.step(model, text)
-    except trial.CheckError as e:
+        properties.try_step(model)
+    except CheckError as e:
         return [str(e)]
     return []

@@ -9,16 +9,14 @@ from torch import Tensor
 
 from nmt.encodings.attention.position_infused import PositionInfused
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context
+from nmt.encodings.context import Context, with_positions
 from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.input.learned import Learned
 from nmt.encodings.input.lrpe import LengthRatio
-from nmt.encodings.limits import max_length
-from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Remaining
 from nmt.encodings.registry import create
 from nmt.encodings.sinusoids import sinusoids
-from nmt.encodings.site import Encodings
+from nmt.encodings.site import SiteEncodings
 from nmt.model.layers import Attention
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import dims, pass_over, pe
@@ -40,7 +38,7 @@ def test_learned_positions_may_be_clipped() -> None:
     at = torch.arange(6)[None]
     clipped = Learned(Dims("encoder", 1, 1, 8, 8), size=5, beyond="clip")
     x = clipped.embed(torch.zeros(1, 6, 8), Context("encoder", at, at, at))
-    assert max_length(clipped, False) is None and torch.equal(x[0, 5], x[0, 4])
+    assert clipped.max_length(False) is None and torch.equal(x[0, 5], x[0, 4])
 
 
 def added_at(e: Encoding, n: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -79,7 +77,7 @@ def test_infused_attention_equals_the_formula_in_two_loops(site: str) -> None:
     if site == "cross":
         there = torch.arange(m)[None]
         c = Context(site, torch.arange(n)[None], there, there)
-    got = f(x, y, 0, Encodings([PositionInfused(dims(site))]), c)
+    got = f(x, y, 0, (SiteEncodings([PositionInfused(dims(site))]), c))
     wanted = torch.zeros(n, 8, dtype=torch.float64)
     for h in range(heads):
         part = slice(h * head_dim, (h + 1) * head_dim)
@@ -105,7 +103,8 @@ def context(n: int, *lengths: int, training: bool = False) -> Context:
 
 
 def added(e: Absolute | LengthRatio, c: Context) -> Tensor:
-    return e.embed(torch.zeros(c.rows, c.queries.shape[1], 8), with_positions(c, e.positions))
+    x = torch.zeros(c.rows, c.query_positions.shape[1], 8)
+    return e.embed(x, with_positions(c, e.positions))
 
 
 def test_ratio_in_loops() -> None:

@@ -12,7 +12,7 @@ from nmt.encodings.context import Context
 from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.positions import Scaled
 from nmt.encodings.rotary.rotary import Rotary
-from nmt.encodings.site import Encodings
+from nmt.encodings.site import SiteEncodings
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
@@ -29,7 +29,7 @@ def by_hand(n: int, factor: float) -> Context:
 @pytest.mark.parametrize("factor", [0.3, 2.0])
 @pytest.mark.parametrize("kind", [Rotary, Absolute, Alibi])
 def test_equals_positions_multiplied_by_hand(kind: type[Encoding], factor: float) -> None:
-    scaled, plain = Encodings([kind(dims())]), Encodings([kind(dims())])
+    scaled, plain = SiteEncodings([kind(dims())]), SiteEncodings([kind(dims())])
     scaled.scale_positions(factor)
     x = torch.randn(2, 9, 8)
     changed = scaled.embed(x, pass_over(9))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.context import Context
-from nmt.encodings.site import Encodings
+from nmt.encodings.site import SiteEncodings
 from nmt.encodings.trees.laplacian import Laplacian, eigenvectors
 from tests.encodings.attending import dims, pass_over
 from tests.encodings.test_trees import Heads, batch, some
@@ -88,10 +88,10 @@ def test_a_projection_is_added() -> None:
     e = Laplacian(dims(), vectors=5).double()
     rows = list(range(len(SENTENCES)))
     context = beside(rows)
-    x = torch.randn(len(rows), context.queries.shape[1], 8, dtype=torch.float64)
+    x = torch.randn(len(rows), context.query_positions.shape[1], 8, dtype=torch.float64)
     u = eigenvectors(HEADS, WORDS, LENGTHS, 5)[:, : x.shape[1]]
     torch.testing.assert_close(
-        Encodings([e]).embed(x, context), x + u @ e.out.weight.T + e.out.bias
+        SiteEncodings([e]).embed(x, context), x + u @ e.out.weight.T + e.out.bias
     )
 
 

@@ -95,6 +95,14 @@ def test_a_module_stands_for_its_class_if_it_has_one(define: Define) -> None:
     )
 
 
+def test_an_attribute_that_has_the_name_of_a_method_is_refused(define: Define) -> None:
+    for name, value in (("number", "0.5"), ("parameter", "nn.Parameter(torch.zeros(1))")):
+        init = f"super().__init__(dims); self.bias = {value}"
+        lines = ("import torch; from torch import nn", "class Own(Encoding):")
+        define(name, "\n".join([*lines, f"    def __init__(self, dims): {init}"]))
+        assert refusal(name).startswith(f"encoding.{name}: attribute 'bias' ")
+
+
 def test_a_plug_in_is_an_encoding_like_others(site: Path) -> None:
     install(site, "mine-encodings", "theirs", "mine_encodings:Mine", MINE)
     assert type(made("theirs")).__name__ == "Mine"

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from nmt.checks import example
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context, Extent, Positions
+from nmt.encodings.context import Context, Positions, cross_step, decoding_step, with_positions
 from nmt.encodings.input.absolute import Absolute
-from nmt.encodings.passes import cross_step, step, with_positions
 from nmt.encodings.positions import Augment, Index, PoSE, Remaining, Sample, Shift
 from nmt.encodings.positions_columns import ColumnPositions, Segment
 from nmt.encodings.registry import POSITIONS, position_class
@@ -63,7 +62,8 @@ def test_streams_share_the_positions_of_their_row(name: str) -> None:
     two = with_positions(in_streams(one), positions)
     assert torch.equal(both(single.delta.expand(3, -1, -1)), two.delta.expand(6, -1, -1))
     if not positions.distances_only:
-        assert torch.equal(both(single.queries.expand(3, -1)), two.queries.expand(6, -1))
+        of_one, of_two = single.query_positions, two.query_positions
+        assert torch.equal(both(of_one.expand(3, -1)), of_two.expand(6, -1))
 
 
 @pytest.mark.parametrize("learning", [True, False])
@@ -73,15 +73,15 @@ def test_what_the_host_knows_is_so(name: str, learning: bool) -> None:
     torch.manual_seed(1)
     read = with_positions(replace(training(3), training=learning), positions)
     torch.manual_seed(1)
-    known = with_positions(replace(training(3), training=learning, extent=Extent(9, 9)), positions)
+    known = with_positions(replace(training(3), training=learning, query_end=9), positions)
     assert torch.equal(read.delta, known.delta)
     if positions.integer and not positions.distances_only:
-        for which in ("queries", "keys"):
+        for which in ("query_positions", "key_positions"):
             (least, greatest), (first, last) = known.bounds(which), read.bounds(which)
             assert least <= first <= last <= greatest
         assert known.max_distance() >= read.max_distance()
-    assert read.contiguous_extent is None
-    assert (known.contiguous_extent is not None) == (name in ("index", "shift"))
+    assert read.consecutive_end is None
+    assert (known.consecutive_end is not None) == (name in ("index", "shift"))
     for tau in (None, 3):
         for own, other in zip(distinct(known, tau), distinct(read, tau), strict=True):
             assert torch.equal(own, other)
@@ -89,27 +89,29 @@ def test_what_the_host_knows_is_so(name: str, learning: bool) -> None:
 
 def test_a_part_of_the_queries_has_not_all_distances() -> None:
     keys = torch.arange(5)[None]
-    last = step("decoder", 3, 2, keys.device)
-    assert torch.equal(last.queries, keys[:, 3:]) and torch.equal(last.keys, keys)
-    assert last.contiguous_extent == (5, 5, 1) and last.bounds("queries") == (0, 4)
+    last = decoding_step("decoder", 3, 2, keys.device)
+    assert torch.equal(last.query_positions, keys[:, 3:]) and torch.equal(last.key_positions, keys)
+    assert last.consecutive_end == 5 and last.bounds("query_positions") == (0, 4)
     assert distinct(last)[0].tolist() == [-4, -3, -2, -1, 0, 1]
 
 
 def test_hypotheses_are_not_taken_for_tokens() -> None:
     """Four that stand at the fourth token, and look at a source of five."""
-    own = step("decoder", 3, 1, torch.device("cpu"))
+    own = decoding_step("decoder", 3, 1, torch.device("cpu"))
     cross = cross_step(own, 5, 4, cached=True)
-    assert cross.queries.tolist() == [[3, 3, 3, 3]] and cross.new_keys.shape == (1, 0)
-    assert cross.extent == (4, 5, 4) and cross.contiguous_extent is None
+    assert cross.query_positions.tolist() == [[3, 3, 3, 3]]
+    assert cross.new_key_positions.shape == (1, 0)
+    assert (cross.query_end, cross.beams, cross.consecutive_end) == (4, 4, None)
     assert distinct(cross)[0].tolist() == [-3, -2, -1, 0, 1]
     alone = cross_step(own, 5, 1, cached=False)
-    assert alone.contiguous_extent == (4, 5, 1) and torch.equal(alone.new_keys, alone.keys)
+    assert alone.consecutive_end == 4
+    assert torch.equal(alone.new_key_positions, alone.key_positions)
     assert distinct(alone)[0].tolist() == [-3, -2, -1, 0, 1]
 
 
 @pytest.mark.parametrize("queries, keys", [(31, 5), (2, 31)])
 def test_tokens_far_beyond_the_other_text_share_a_distance(queries: int, keys: int) -> None:
-    own = step("decoder", queries - 1, 1, torch.device("cpu"))
+    own = decoding_step("decoder", queries - 1, 1, torch.device("cpu"))
     cross = cross_step(own, keys, 1, cached=True)
     for tau in (None, 0, 4):
         distances, index = distinct(cross, tau)
@@ -137,17 +139,18 @@ def training_pass(n: int, rows: int = 2, lengths: list[int] | None = None) -> Co
 
 def positions(p: Positions, n: int = 9, rows: int = 2, lengths: list[int] | None = None) -> Tensor:
     """Those of one training pass [rows, n]."""
-    return with_positions(training_pass(n, rows, lengths), p).queries
+    return with_positions(training_pass(n, rows, lengths), p).query_positions
 
 
 def embedded(p: Positions, c: Context) -> Tensor:
     e = Absolute(dims(positions=p))
-    return e.embed(torch.zeros(c.rows, c.queries.shape[1], 8), with_positions(c, p))
+    return e.embed(torch.zeros(c.rows, c.query_positions.shape[1], 8), with_positions(c, p))
 
 
 def test_shift_moves_each_sentence_as_a_whole() -> None:
     torch.manual_seed(0)
-    assert torch.equal(with_positions(pass_over(9), Shift(500, 7)).keys[0], torch.arange(9) + 7)
+    shifted = with_positions(pass_over(9), Shift(500, 7))
+    assert torch.equal(shifted.key_positions[0], torch.arange(9) + 7)
     starts = positions(Shift(k=4), rows=400)
     assert torch.equal(starts - starts[:, :1], torch.arange(9).expand(400, -1))
     counts = torch.bincount(starts[:, 0])
@@ -178,7 +181,7 @@ def test_augment_shifts_jitters_and_scales() -> None:
 def test_augment_centres_on_the_real_tokens() -> None:
     c = pass_over(9)
     c.lengths = torch.tensor([9, 4])
-    at = with_positions(c, Augment(center=True)).queries
+    at = with_positions(c, Augment(center=True)).query_positions
     assert torch.equal(at[0], torch.arange(9.0) - 4)
     assert torch.equal(at[1, :4], torch.tensor([-1.5, -0.5, 0.5, 1.5]))
 
@@ -195,7 +198,7 @@ def test_samples_are_sorted_and_without_repetition() -> None:
 @pytest.mark.parametrize("test", ["even", "sample"])
 def test_evaluation_samples_are_always_the_same(test: Any) -> None:
     p = Sample(longest=100, test=test, test_length=20)
-    at = with_positions(pass_over(20), p).queries[0]
+    at = with_positions(pass_over(20), p).query_positions[0]
     state = torch.random.get_rng_state()
     assert at.diff().min() >= 1 and at.max() < 100
     assert torch.equal(torch.random.get_rng_state(), state)  # draws nothing from the global stream
@@ -203,7 +206,8 @@ def test_evaluation_samples_are_always_the_same(test: Any) -> None:
     for t in range(20):
         one, keys = torch.tensor([[t]]), torch.arange(t + 1)[None]
         step = with_positions(Context("decoder", one, keys, one), p)
-        assert step.queries.item() == at[t] and torch.equal(step.keys[0], at[: t + 1])
+        assert step.query_positions.item() == at[t]
+        assert torch.equal(step.key_positions[0], at[: t + 1])
     assert (test == "even") == torch.equal(at, torch.arange(20) * 5)
 
 
@@ -254,10 +258,10 @@ def test_a_pass_draws_once_and_the_next_draws_anew(p: Positions) -> None:
     torch.manual_seed(3)
     c = training_pass(9)
     drawn = with_positions(c, p)
-    assert drawn.queries is drawn.keys is drawn.new_keys
+    assert drawn.query_positions is drawn.key_positions is drawn.new_key_positions
     assert with_positions(c, type(p)()) is drawn  # equal positions of another entry
-    again = with_positions(training_pass(9), p).queries
-    assert not torch.equal(drawn.queries, again)
-    assert not torch.equal(drawn.queries[0], drawn.queries[1])
+    again = with_positions(training_pass(9), p).query_positions
+    assert not torch.equal(drawn.query_positions, again)
+    assert not torch.equal(drawn.query_positions[0], drawn.query_positions[1])
     torch.manual_seed(3)
-    assert torch.equal(with_positions(training_pass(9), p).queries, drawn.queries)
+    assert torch.equal(with_positions(training_pass(9), p).query_positions, drawn.query_positions)

@@ -9,13 +9,13 @@ import yaml
 
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.registry import SITES, create, find, names
-from nmt.encodings.site import Encodings
+from nmt.encodings.site import SiteEncodings
 from tests.encodings.attending import dims
 
 UNTYPED = "encoding.mine: strength: has no type in __init__; write strength: float"
 
 ALONE = [  # heads have four components
-    ("encoder", "relativ: {}", "is called 'relativ'; did you mean relative?"),
+    ("encoder", "relativ: {}", "are called 'relativ'; did you mean relative?"),
     ("encoder", "relative: {tau: x}", "encoding.relative.tau=x: expected an integer"),
     ("encoder", "relative: {where: [middle]}", "where=middle: choose among"),
     ("encoder", "absolute: {at: 3}", "encoding.absolute: at=3: expected one name"),
@@ -122,7 +122,7 @@ def wrongly_handled(table: list[tuple[str, str, str]], **sizes: Any) -> Iterator
     """The rows of a table that are accepted, or refused without these words."""
     for site, text, expected in table:
         try:
-            Encodings(create(entries_of(text), dims(site, **sizes)))
+            SiteEncodings(create(entries_of(text), dims(site, **sizes)))
         except ValueError as error:
             if expected not in str(error) or "\n" in str(error):
                 yield f"{text}: {error}"
@@ -138,7 +138,7 @@ def test_what_means_nothing_is_refused() -> None:
 def test_what_does_not_fit_together_is_refused() -> None:
     assert [*wrongly_handled(TOGETHER)] == []
     for text in FITTING:
-        assert list(Encodings(create(entries_of(text), dims()))) or "where: cross" in text
+        assert list(SiteEncodings(create(entries_of(text), dims()))) or "where: cross" in text
 
 
 def test_sites_are_those_that_a_class_declares() -> None:

@@ -13,7 +13,6 @@ from torch.profiler import profile
 from nmt.encodings.attention.shaw_absolute import ShawAbsolute
 from nmt.encodings.base import Dims
 from nmt.encodings.context import Context
-from nmt.encodings.limits import max_length
 from nmt.encodings.vectors import by_row
 from nmt.encodings.vectors.by_row import query_products, row_sums
 from nmt.encodings.vectors.huang import Huang
@@ -59,7 +58,7 @@ def test_equals_the_formula_in_two_loops(options: dict[str, Any], site: str) -> 
 
 def test_unlimited_holds_every_distance_up_to_longest() -> None:
     e = Relative(Dims("encoder", 1, 2, 8, 4), None, longest=9)
-    assert max_length(e, False) == 9 and [p.shape[2] for p in e.parameters()] == [17, 17]
+    assert e.max_length(False) == 9 and [p.shape[2] for p in e.parameters()] == [17, 17]
     q = torch.randn(1, 2, 10, 4)
     with pytest.raises(ValueError, match="distance 9: longest=9 has vectors to 8"):
         attend(e, q, q, q, 0, context(10))

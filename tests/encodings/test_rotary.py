@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings import limits
 from nmt.encodings.rotary.fope import Fope
 from nmt.encodings.rotary.p_rope import PRope
 from nmt.encodings.rotary.path_attention import PathAttention
@@ -79,9 +78,8 @@ def test_xpos_has_the_positions_whose_factors_float32_holds() -> None:
     e = Xpos(dims("decoder", head_dim=8), scale_base=0.5)
     q, k, v = (100 * t.float() for t in qkv(32, e.dims))
     assert attend(e, q, k, v, pass_over(32, "decoder"))[2].isfinite().all()
-    assert limits.max_length(e, training=False) == 32
-    assert str(limits.why_too_short(e, 33)).endswith("to 31 in training; give 64 x scale_base=33")
-    assert limits.max_length(Xpos(dims("encoder"), scale_base=0.5), training=False) is None
+    assert e.max_length(training=False) == 32
+    assert Xpos(dims("encoder"), scale_base=0.5).max_length(training=False) is None
 
 
 N = 7

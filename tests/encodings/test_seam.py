@@ -4,7 +4,6 @@ import re
 
 from nmt.encodings.base import HOOKS, Encoding
 from nmt.encodings.input.learned import Learned
-from nmt.encodings.limits import column_ranges
 from nmt.encodings.positions_columns import ColumnPositions
 from nmt.encodings.vectors.relative import Relative
 from tests.encodings.attending import dims
@@ -29,7 +28,7 @@ def test_attributes_of_the_page_exist() -> None:
 
 def test_what_positions_need_is_added_to_what_the_encoding_reads() -> None:
     e = Learned(dims(positions=ColumnPositions("order")), size=9)
-    assert e.columns == {"order"} and column_ranges(e) == {"order": range(9)}
-    assert not Learned(dims()).columns and column_ranges(Learned(dims())) == {}
+    assert e.columns == {"order"} and e.integers_of_columns == {"order": range(9)}
+    assert not Learned(dims()).columns and Learned(dims()).integers_of_columns == {}
     assert Relative(dims(), tau=None, longest=5).longest_distance == 4
     assert Relative.longest_distance is None  # that of the object is its own

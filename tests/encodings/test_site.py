@@ -12,10 +12,9 @@ from nmt.checks import parity
 from nmt.checks.example import build_perturbed
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.context import Context
-from nmt.encodings.passes import whole
+from nmt.encodings.context import Context, whole
 from nmt.encodings.registry import create
-from nmt.encodings.site import Encodings
+from nmt.encodings.site import SiteEncodings
 from nmt.encodings.vectors.irpe import Irpe
 from nmt.encodings.vectors.relative import Relative
 from nmt.model.layers import DecoderLayer, EncoderLayer
@@ -31,7 +30,7 @@ def test_two_with_scores_and_values_answer_both(order: int) -> None:
     other = Irpe(dims(), value="contextual").double()
     for table in other.parameters():
         torch.nn.init.normal_(table)
-    both = Encodings([one, other][::order])
+    both = SiteEncodings([one, other][::order])
     plain = q @ k.mT
     terms = [e.scores(plain.clone(), q, k, 0, context) - plain for e in (one, other)]
     assert all(t.abs().max() > 0.1 for t in terms)
@@ -53,8 +52,8 @@ class OnOutputs(Encoding):
 
 
 def test_who_changes_outputs_alone_keeps_the_kernel_away() -> None:
-    assert not Encodings([OnOutputs(dims())]).fusible(0)
-    assert Encodings([Encoding(dims())]).fusible(0)
+    assert not SiteEncodings([OnOutputs(dims())]).fusible(0)
+    assert SiteEncodings([Encoding(dims())]).fusible(0)
 
 
 Make = Callable[..., Transformer]
@@ -62,9 +61,9 @@ Ids = Callable[..., Tensor]
 FOUR_LAYERS = Dims("encoder", layers=4, heads=4, dim=32, head_dim=8)
 
 
-def site(**entries: dict[str, object]) -> Encodings:
+def site(**entries: dict[str, object]) -> SiteEncodings:
     torch.manual_seed(0)
-    encodings = Encodings(create(entries, FOUR_LAYERS)).double()
+    encodings = SiteEncodings(create(entries, FOUR_LAYERS)).double()
     for p in encodings.parameters():
         torch.nn.init.normal_(p)
     return encodings
@@ -103,8 +102,7 @@ def test_two_that_remember_by_the_same_name_serve_different_layers(
     entries = {f"fox{n}": {"use": "fox", "layers": [n]} for n in range(2)}
     model = build_perturbed(replace(settings, encoding=entries)).double()
     with torch.inference_mode():
-        beams = next(c for c in parity.CONDITIONS if c.name == "beams")
-        for steps, full in beams.compare(model, 9):
+        for steps, full in parity.compare("beams", model, 9):
             assert float((steps - full).abs().max()) < 1e-10
 
 
@@ -112,7 +110,7 @@ def test_huang_3_keeps_what_earlier_entries_added() -> None:
     """e_ij = q_i . r_ij + sum_d q_id k_jd a_ijd, by two loops."""
     torch.manual_seed(0)
     entries = {"relative_key": {"use": "relative", "tau": 2, "value": False}}
-    both = Encodings(create({**entries, "huang": {"method": 3, "tau": 2}}, SMALL)).double()
+    both = SiteEncodings(create({**entries, "huang": {"method": 3, "tau": 2}}, SMALL)).double()
     for p in both.parameters():
         p.data.normal_()
     q, k = torch.randn(2, 3, 2, 5, 4, dtype=torch.double)

@@ -16,14 +16,14 @@ from nmt.encodings.biases.diet import Diet
 from nmt.encodings.biases.t5 import bucket
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.positions import Index, Sample, Shift
-from nmt.encodings.site import Encodings
+from nmt.encodings.site import SiteEncodings
 from tests.encodings.attending import attend, dims, pass_over, qkv, randomise
 
 
 def vectors(e: Floater, layer: int, c: Context) -> tuple[Tensor, Tensor, Tensor]:
     """What is added to q, k and v [batch | 1, heads, n, head_dim]."""
     d = e.dims
-    sizes = (c.queries.shape[1], c.new_keys.shape[1], c.new_keys.shape[1])
+    sizes = (c.query_positions.shape[1], c.new_key_positions.shape[1], c.new_key_positions.shape[1])
     dtype = e.start.dtype
     q, k, v = (torch.zeros(1, d.heads, n, d.head_dim, dtype=dtype) for n in sizes)
     x = torch.zeros(1, 1, d.dim)
@@ -203,7 +203,7 @@ def test_tupe_unties_the_first_token_wherever_it_stands(site: str, at: Positions
     e = randomise(Tupe(dims(site, positions=at), 30, reset=True))
     c = pass_over(9, site)
     c.training = True
-    bias = Encodings([e]).bias(0, c)
+    bias = SiteEncodings([e]).bias(0, c)
     assert bias is not None
     row, column = e.first[:, :, None].expand(2, 2, 9)
     assert torch.equal(bias[:, :, 0], row.expand_as(bias[:, :, 0]))

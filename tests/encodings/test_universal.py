@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.passes import whole
+from nmt.encodings.context import whole
 from nmt.encodings.registry import create
 from nmt.encodings.sinusoids import sinusoids
-from nmt.encodings.site import Encodings
+from nmt.encodings.site import SiteEncodings
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import dims
 
@@ -95,9 +95,9 @@ def test_one_layer_is_gone_through_again_and_again(cached: bool, tiny: Make, ids
 
 def test_a_step_has_its_number_in_the_stack_where_not_all_are_served() -> None:
     every, last = (
-        Encodings(create({"universal": options}, dims(layers=3)))
+        SiteEncodings(create({"universal": options}, dims(layers=3)))
         for options in ({}, {"layers": [2]})
     )
     x, context = torch.zeros(1, 5, 8), whole("encoder", 5)
-    assert torch.equal(last.layer(x, 2, context), every.layer(x, 2, context))
-    assert not last.layer(x, 0, context).any()
+    assert torch.equal(last.layer_input(x, 2, context), every.layer_input(x, 2, context))
+    assert not last.layer_input(x, 0, context).any()

@@ -72,7 +72,7 @@ def learn(model: Transformer, device: torch.device) -> Learnt:
     torch.manual_seed(3)
     optimizer = torch.optim.AdamW(model.parameters(), 0.01, fused=True)
     ready = feed.to_device(batch(model), device)
-    states = loss.predict(model.hidden, ready)
+    states = loss.target_states(model.hidden, ready)
     summed, _ = loss.smoothed_loss(states, model.output, ready.labels, 0.1)
     summed.backward()
     norm = get_total_norm([p.grad for p in model.parameters() if p.grad is not None])

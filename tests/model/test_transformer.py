@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Encoding
-from nmt.encodings.site import Encodings
+from nmt.encodings.site import SiteEncodings
 from nmt.encodings.vectors.relative import Relative
 from nmt.model import layers
 from nmt.model.cache import Cache
@@ -97,7 +97,7 @@ def test_outputs_and_gradients_are_those_of_torch(entries: list[Encoding]) -> No
 
     looks: list[AttentionRecord] = []
     with watching(mine, looks.append):
-        o = mine(x, x, 0, Encodings(entries), pass_over(5))
+        o = mine(x, x, 0, (SiteEncodings(entries), pass_over(5)))
     wanted, weights = theirs(x, x, x, average_attn_weights=False)
     same(o, wanted)
     same(looks[0].probabilities, weights)

@@ -32,5 +32,5 @@ class Forgetting(Encoding):
         sums = log_f.cumsum(-1)
         if context.site == "cross":
             return (sums[..., -1:] - sums)[..., None, :]
-        queries = sums[..., -context.queries.shape[1] :, None]
+        queries = sums[..., -context.query_positions.shape[1] :, None]
         return -(queries - sums[..., None, :]).abs()

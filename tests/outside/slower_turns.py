@@ -40,7 +40,11 @@ class SlowerTurns(Encoding):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Turn q and k [batch, heads, n, head_dim] by their positions."""
         q, k, v = project(xq, xk, xv)
-        return self._turned(q, context.queries), self._turned(k, context.new_keys), v
+        return (
+            self._turned(q, context.query_positions),
+            self._turned(k, context.new_key_positions),
+            v,
+        )
 
     def _turned(self, x: Tensor, at: Tensor) -> Tensor:
         angle = (at[..., None] * self.turns)[:, None]

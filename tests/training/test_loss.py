@@ -79,7 +79,7 @@ def test_predict_gives_the_real_tokens_row_by_row(data: Prepared, model: Transfo
     model.eval()
     batch = next(in_order(data.train, 300, "max"))
     ready = feed.to_device(batch, CPU)
-    states = loss.predict(model.hidden, ready)
+    states = loss.target_states(model.hidden, ready)
     whole = model(batch.source, batch.target[:, :-1])
     kept = [
         (whole[row, at], batch.target[row, at + 1])

@@ -57,7 +57,7 @@ class Floater(Encoding):
         super().__init__(dims)
         self.step = step
         self.substeps = substeps
-        self.start = self.table(ROLES, dims.dim)  # [layers, 1, role, width]
+        self.start = self.make_table(ROLES, dims.dim)  # [layers, 1, role, width]
         self.dynamics = Dynamics(dims.dim)
         self._path_so_far: list[Tensor] = []  # the path so far, for passes without gradients
         self._path_parameters: list[Tensor] = []  # the parameters that it was drawn with
@@ -68,7 +68,7 @@ class Floater(Encoding):
         """Add each role's vectors after the projection."""
         q, k, v = project(xq, xk, xv)
         path, first = context.once(("floater", id(self)), lambda: self._path(context))
-        positions = (context.queries, context.new_keys, context.new_keys)
+        positions = (context.query_positions, context.new_key_positions, context.new_key_positions)
         q, k, v = (
             x + self._heads(path[at - first, layer, 0, role]).to(x.dtype)
             for role, (x, at) in enumerate(zip((q, k, v), positions, strict=True))
@@ -82,7 +82,7 @@ class Floater(Encoding):
     def _path(self, context: Context) -> tuple[Tensor, int]:
         """The stretch [position, layers, 1, role, width] that the pass needs, and its beginning."""
         first, last = _position_bounds(context)
-        device = context.queries.device.type
+        device = context.query_positions.device.type
         with torch.autocast(device, enabled=False):  # steps of 0.01 do not suit bfloat16
             path_of = partial(self._extended, []) if torch.is_grad_enabled() else self._extend_path
             path = path_of(last + 1)
@@ -122,13 +122,14 @@ class Floater(Encoding):
 def _position_bounds(context: Context) -> tuple[int, int]:
     """The first and the last position of queries and new keys, or of some more.
 
-    Those of consecutive positions are known without waiting for a GPU.
+    For consecutive positions this needs no waiting for a GPU.
     """
     if not context.positions.consecutive:
-        at = torch.cat([context.queries.flatten(), context.new_keys.flatten()])
+        at = torch.cat([context.query_positions.flatten(), context.new_key_positions.flatten()])
         return int(at.min()), int(at.max())
     bounds = []
-    for which, new in (("queries", context.queries), ("keys", context.new_keys)):
+    news = {"query_positions": context.query_positions, "key_positions": context.new_key_positions}
+    for which, new in news.items():
         if count := new.shape[1]:
             least, greatest = context.bounds(which)
             if not context.training:  # then nothing is drawn, and the new ones are the last

@@ -30,10 +30,10 @@ class PositionInfused(Encoding):
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Project x + PE(position) to queries and keys, and x alone to values."""
-        queries, keys = self._at("queries", context), self._at("new_keys", context)
-        return project(xq + queries.to(xq.dtype), xk + keys.to(xk.dtype), xv)
+        pe_q, pe_k = self._pe("query_positions", context), self._pe("new_key_positions", context)
+        return project(xq + pe_q.to(xq.dtype), xk + pe_k.to(xk.dtype), xv)
 
-    def _at(self, which: str, context: Context) -> Tensor:
+    def _pe(self, which: str, context: Context) -> Tensor:
         """PE [batch | 1, length, dim] in float32."""
         positions: Tensor = getattr(context, which)
         return context.once(

@@ -34,8 +34,8 @@ class ShawAbsolute(Encoding):
         if not (key or value):
             raise ValueError("key=false and value=false: nothing is left to learn")
         self.longest = longest
-        self.key_table = self.table(longest**2, dims.head_dim) if key else None
-        self.value_table = self.table(longest**2, dims.head_dim) if value else None
+        self.key_table = self.make_table(longest**2, dims.head_dim) if key else None
+        self.value_table = self.make_table(longest**2, dims.head_dim) if value else None
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . A^K[i, j]; sentences with the same positions share the [query, key] slice."""
@@ -64,4 +64,5 @@ class ShawAbsolute(Encoding):
 
     def _index(self, context: Context) -> Tensor:
         """The row of each pair [batch | 1, query, key]."""
-        return context.queries[:, :, None] * self.longest + context.keys[:, None, :]
+        i, j = context.query_positions, context.key_positions
+        return i[:, :, None] * self.longest + j[:, None, :]

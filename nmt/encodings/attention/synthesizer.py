@@ -7,8 +7,8 @@
 i and j are positions, so tables have a longest text. Each head of a layer has its own, and dense's
 inner map from the input to q is the projection of queries, biases included: together the two have
 dim^2 + longest dim parameters per layer, as in the paper. Keys are not read, nor queries but by
-dense, so these projections are left out, unless the entry serves some layers or heads, or others
-read them. The paper's tables that stay as they were drawn, its factorised dense form and its
+dense, so these projections are left out, unless the entry serves some layers only, or another
+entry reads them. The paper's tables that stay as they were drawn, its factorised dense form and its
 mixtures are not here; how tables start is our choice (Glorot's).
 """
 
@@ -39,15 +39,15 @@ class Synthesizer(Encoding):
     ) -> None:
         super().__init__(dims)
         self.num_positions = longest
-        self.scale = dims.head_dim**-0.5
+        self.score_scale = dims.head_dim**-0.5
         self.reads_queries_or_keys = form == "dense"
         self.form = form
         width = {"dense": dims.head_dim, "random": longest, "factorised": rank}[form]
-        self.weight = self.table(longest, width, per_head=True)  # W, R or A
+        self.weight = self.make_table(longest, width, per_head=True)  # W, R or A
         if form == "dense":
             self.bias_of_key = nn.Parameter(torch.zeros(dims.layers, dims.heads, 1, longest))
         if form == "factorised":
-            self.key_table = self.table(longest, width, per_head=True)  # B
+            self.key_table = self.make_table(longest, width, per_head=True)  # B
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """sqrt(head_dim) e instead of q k^T, so that the scaling makes it e."""
@@ -55,11 +55,11 @@ class Synthesizer(Encoding):
         if self.form == "dense":
             e = q.relu() @ weight.mT + self.bias_of_key[layer].to(s.dtype)  # of all positions
         else:
-            e = weight[:, context.queries].transpose(0, 1)  # [batch | 1, heads, query, width]
+            e = weight[:, context.query_positions].transpose(0, 1)  # [.., heads, query, width]
         if self.form == "factorised":
-            e = e @ self.key_table[layer].to(s.dtype)[:, context.keys].transpose(0, 1).mT
+            e = e @ self.key_table[layer].to(s.dtype)[:, context.key_positions].transpose(0, 1).mT
         else:
-            rows = max(len(e), len(context.keys))
-            keys = context.keys[:, None, None, :].expand(rows, *e.shape[1:3], -1)
+            rows = max(len(e), len(context.key_positions))
+            keys = context.key_positions[:, None, None, :].expand(rows, *e.shape[1:3], -1)
             e = e.expand(rows, -1, -1, -1).gather(-1, keys)
         return e.expand_as(s) * self.dims.head_dim**0.5  # in this order, of memory of its own

@@ -35,7 +35,7 @@ class Tupe(Encoding):
         reset: bool = False,
     ) -> None:
         super().__init__(dims)
-        self.scale = (2 * dims.head_dim) ** -0.5
+        self.score_scale = (2 * dims.head_dim) ** -0.5
         self.num_positions = longest
         if (buckets is None) != (max_distance is None):
             raise ValueError("buckets and max_distance: give both (TUPE-R), or none (TUPE-A)")
@@ -64,9 +64,9 @@ class Tupe(Encoding):
         return context.once(("tupe", id(self)), lambda: self._make(context))
 
     def _make(self, context: Context) -> Tensor:
-        with torch.autocast(context.keys.device.type, enabled=False):
-            q = self._heads(self.to_query, context.queries)
-            k = self._heads(self.to_key, context.keys)
+        with torch.autocast(context.key_positions.device.type, enabled=False):
+            q = self._heads(self.to_query, context.query_positions)
+            k = self._heads(self.to_key, context.key_positions)
             term: Tensor = (q * (2 * self.dims.head_dim) ** -0.5) @ k.mT
         if self.buckets is not None and self.max_distance is not None:
             sides = is_two_sided(context.site)

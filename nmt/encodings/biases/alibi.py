@@ -2,7 +2,7 @@
 
 e_ij = q_i . k_j / sqrt(head_dim) - m_h |i - j|, with fixed slopes m_h = 2^(-8h / heads). The paper
 has causal attention only. For encoders its authors suggest the symmetric form above; with
-directional=true, half of the heads look back and the other half ahead (this arrangement is ours).
+directional=true, half of the heads look back and the other half ahead (an arrangement of nmt).
 """
 
 import math
@@ -20,7 +20,7 @@ class Alibi(Encoding):
     """Subtracts slope x distance from the scaled scores, with one fixed slope per head.
 
     Directional changes the encoder only: half of the heads see themselves and earlier positions,
-    the others themselves and later ones; both halves have the slopes of heads / 2 heads.
+    the other half themselves and later ones; both halves have the slopes of heads / 2 heads.
     """
 
     relative = True

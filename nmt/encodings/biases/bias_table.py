@@ -41,7 +41,7 @@ class BiasTable(Encoding):
         self.num_positions = None if relative else longest  # distances are clipped instead
         self.longest = longest
         rows = 2 * longest - 1 if relative else longest**2
-        self.weight = self.table(rows, 1, per_layer=per_layer, per_head=per_head)
+        self.weight = self.make_table(rows, 1, per_layer=per_layer, per_head=per_head)
         self.zero_initialise()
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
@@ -51,7 +51,8 @@ class BiasTable(Encoding):
 
     def _pairs(self, context: Context) -> Tensor:
         """Row numbers i longest + j: [batch | 1, query, key]."""
-        return context.queries[:, :, None] * self.longest + context.keys[:, None, :]
+        i, j = context.query_positions, context.key_positions
+        return i[:, :, None] * self.longest + j[:, None, :]
 
 
 def scalars(table: Tensor, index: Tensor) -> Tensor:

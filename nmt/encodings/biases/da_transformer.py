@@ -27,8 +27,8 @@ class DaTransformer(Encoding):
 
     def __init__(self, dims: Dims) -> None:
         super().__init__(dims)
-        self.v = self.table(1, 1, per_head=True)  # [layers, heads, 1, 1]
-        self.w = self.table(1, 1, per_head=True)
+        self.v = self.make_table(1, 1, per_head=True)  # [layers, heads, 1, 1]
+        self.w = self.make_table(1, 1, per_head=True)
         with torch.no_grad():
             self.v.normal_()
             self.w.normal_()

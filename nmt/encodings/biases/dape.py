@@ -7,8 +7,8 @@ for a pair of words to a number for each: 2 heads -> width -> LeakyReLU -> heads
 distance depends on the words, and heads see each other.
 
 Follows the authors' code (chuanyang-Zheng/DAPE), but layers share one KERPLE as in `kerple_log`,
-where theirs have one each. Their models are decoders; in the encoder B is symmetric, and across it
-goes by the distance of positions as well (both ours).
+where their layers have one each. Their models are decoders; in the encoder B is symmetric, and
+across it goes by the distance of positions as well (both are our extensions).
 """
 
 from typing import Literal
@@ -38,7 +38,7 @@ class Dape(Encoding):
         width: PositiveInt = 32,
     ) -> None:
         super().__init__(dims)
-        self.scale = dims.head_dim**-0.5  # which f relies on
+        self.score_scale = dims.head_dim**-0.5  # which f relies on
         self.inner: Encoding = BIASES[bias](dims)
         self.mixers = nn.ModuleList(
             nn.Sequential(

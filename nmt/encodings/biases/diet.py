@@ -44,10 +44,10 @@ class Diet(Encoding):
         self.longest = longest
         self.zeros = ("to_query" if relative else "to_key",)  # both zero would not learn
         rows = 2 * longest - 1 if relative else longest
-        self.to_query = self.table(rows, rank or 1, per_layer=per_layer, per_head=True)
+        self.to_query = self.make_table(rows, rank or 1, per_layer=per_layer, per_head=True)
         self.to_key = None
         if not relative:
-            self.to_key = self.table(rows, rank or 1, per_layer=per_layer, per_head=True)
+            self.to_key = self.make_table(rows, rank or 1, per_layer=per_layer, per_head=True)
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """[batch | 1, heads, query, key]; computed once per pass where layers share it."""
@@ -58,7 +58,7 @@ class Diet(Encoding):
         by_query = self.pick(self.to_query, layer)
         if self.to_key is None:
             return scalars(by_query[..., 0], context.clipped(self.longest - 1))
-        q = by_query[:, context.queries].transpose(0, 1)  # [batch | 1, heads, query, rank]
-        k = self.pick(self.to_key, layer)[:, context.keys].transpose(0, 1)
+        q = by_query[:, context.query_positions].transpose(0, 1)  # [batch | 1, heads, query, rank]
+        k = self.pick(self.to_key, layer)[:, context.key_positions].transpose(0, 1)
         with torch.autocast(q.device.type, enabled=False):
             return q @ k.mT

@@ -4,8 +4,8 @@ b(i, j) = MLP(psi(i - j) / psi(max(i, |m L0|))), psi(x) = log(|c x| + 1). Dividi
 index keeps the MLP's input within [0, 1] at any length; below the learned threshold |m L0|, L0 =
 512, the bias depends on the distance alone. MLP: 1 -> hidden -> ReLU -> heads.
 
-The paper is causal. In the encoder (ours): the distance |i - j| over the query's index, or over
-the sentence's length (normaliser=length). Follows a public copy of the paper's appendix.
+The paper is causal. In the encoder (our extension): the distance |i - j| over the query's index, or
+over the sentence's length (normaliser=length). Follows a public copy of the paper's appendix.
 """
 
 from typing import Literal, cast
@@ -60,9 +60,9 @@ class Fire(Encoding):
     def _normaliser(self, context: Context) -> Tensor:
         """The denominator of distances [batch | 1, query | 1]: no padding enters."""
         if not self.by_length:
-            return context.queries
+            return context.query_positions
         if context.lengths is None:
-            raise ValueError("normaliser=length: the lengths of the sentences are not known here")
+            raise ValueError("normaliser=length: no lengths of sentences in this context")
         return context.lengths[:, None]
 
 

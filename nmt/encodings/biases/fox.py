@@ -4,15 +4,15 @@
 
 with x the input of the layer's attention, and one gate for each head: what lies further back is
 forgotten, and how fast depends on the words between. Gates start with b = 0 as in the authors' code
-(zhixuan-lin/forgetting-transformer) and Glorot's w as all projections here (theirs: N(0, 0.02^2)).
-CABLE (Veisi, Amirzadeh, Mansourian 2025) adds the same: its -softplus(z), as the code of its
-authors has it (axiomlab/Cable), is log sigmoid(-z). Only its products q . k are not divided by
+(zhixuan-lin/forgetting-transformer) and Glorot's w as all projections here, where theirs are N(0,
+0.02^2). CABLE (Veisi, Amirzadeh, Mansourian 2025) adds the same: its -softplus(z), as the code of
+its authors has it (axiomlab/Cable), is log sigmoid(-z). Only its products q . k are not divided by
 sqrt(head_dim), which scaled=false does.
 
-Defined for a decoder. In the cross-attention (ours) a key has faded by the words from it to the
-source's end, as if the target followed the source: the gates of the target would add the same to
-all keys of a query, which softmax does not see. In the encoder (ours) the words between query and
-key count, in both directions.
+Defined for a decoder. In the cross-attention (our extension) a key has faded by the words from it
+to the source's end, as if the target followed the source: the gates of the target would add the
+same to all keys of a query, which softmax does not see. In the encoder (our extension) the words
+between query and key count, in both directions.
 """
 
 import torch
@@ -30,7 +30,7 @@ class Fox(Encoding):
 
     def __init__(self, dims: Dims, bias: float = 0.0, scaled: bool = True) -> None:
         super().__init__(dims)
-        self.scale = None if scaled else 1.0
+        self.score_scale = None if scaled else 1.0
         self.weight = nn.Parameter(torch.empty(dims.layers, dims.heads, dims.dim))
         self.gate_bias = nn.Parameter(torch.full((dims.layers, dims.heads), bias))
         for one in self.weight.detach():
@@ -49,10 +49,10 @@ class Fox(Encoding):
         """The logarithm of all gates between query and key: [batch, heads, query, key]."""
         log_f = context.recall(self.name, layer)[..., 0]  # [batch, heads, key]
         across = context.site == "cross"
-        if across and context.allowed is not None:  # softmax sees no gates of padding, others may
+        if across and context.allowed is not None:  # of padding, which not only softmax may read
             log_f = log_f.masked_fill(~context.allowed.any(2), 0)
         sums = log_f.cumsum(-1)
         if across:
             return (sums[..., -1:] - sums)[..., None, :]
-        queries = sums[..., -context.queries.shape[1] :, None]
+        queries = sums[..., -context.query_positions.shape[1] :, None]
         return -(queries - sums[..., None, :]).abs()

@@ -2,7 +2,7 @@
 
 log: b_h = -p_h log(1 + a_h |i - j|); power: b_h = -a_h |i - j|^p_h with 0 < p_h < 2. Both are
 conditionally positive definite kernels of the distance, learned; power with p = 1 is ALiBi with
-learned slopes. Defined for causal attention; symmetric in the encoder (ours).
+learned slopes. Defined for causal attention; symmetric in the encoder (our extension).
 """
 
 from typing import Literal

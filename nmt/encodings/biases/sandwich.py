@@ -4,7 +4,7 @@ b_h(i, j) = (PE(i) . PE(j) - D/2) / (8h / heads), h = 1..heads: of the inner pro
 encodings, only the part that two positions make with each other. PE(i) . PE(j) is the sum of
 cos((i - j) 10000^(-2b/D)) over b = 1..D/2, at most D/2, so the bias is 0 at distance 0 and
 negative elsewhere. Reconstructed from NVIDIA NeMo's code; the paper's own text was not at hand.
-Symmetric in the encoder (ours).
+Symmetric in the encoder (our extension).
 """
 
 import torch
@@ -30,9 +30,10 @@ class Sandwich(Encoding):
         return context.once(("sandwich", id(self)), lambda: self._make(context))
 
     def _make(self, context: Context) -> Tensor:
-        heads = torch.arange(1, self.dims.heads + 1, device=context.queries.device)
+        heads = torch.arange(1, self.dims.heads + 1, device=context.query_positions.device)
         products = (
-            self._sinusoids(context.queries) @ self._sinusoids(context.keys).mT - self.width / 2
+            self._sinusoids(context.query_positions) @ self._sinusoids(context.key_positions).mT
+            - self.width / 2
         )
         return (products[:, None] * (self.dims.heads / 8 / heads)[:, None, None]).to(torch.float32)
 

@@ -5,7 +5,7 @@
 A token sees the keys within a window around it; what lies farther away reaches it through the
 layers between. A decoder's window has its past side only. The paper's windows are written as w
 tokens, w / 2 on either side: size = w / 2. Its dilated windows, and its tokens that see all
-others, are not here. All keys are computed and most are hidden, so it saves no time.
+tokens, are not here. All keys are computed and most are hidden, so it saves no time.
 """
 
 import torch

@@ -28,7 +28,7 @@ class T5(Encoding):
         self, dims: Dims, buckets: int = 32, max_distance: int = 128, scaled: bool = True
     ) -> None:
         super().__init__(dims)
-        self.scale = None if scaled else 1.0
+        self.score_scale = None if scaled else 1.0
         check_buckets(buckets, max_distance, dims.site)
         check_ascending(self.positions, dims.site)
         self.buckets = buckets
@@ -37,7 +37,7 @@ class T5(Encoding):
 
     def zero_initialise(self) -> bool:
         """Set all numbers to zero; without the usual scale, attention changes nevertheless."""
-        return set_to_zero(self.weight) and self.scale is None
+        return set_to_zero(self.weight) and self.score_scale is None
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """b_h of each distance's bucket: [batch | 1, heads, query, key], for all layers at once."""

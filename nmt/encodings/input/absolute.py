@@ -19,5 +19,5 @@ class Absolute(Encoding):
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add PE(position) to x [batch, query, dim]."""
-        table = sinusoids(context.queries, self.dims.dim, self.layout, self.denominator)
+        table = sinusoids(context.query_positions, self.dims.dim, self.layout, self.denominator)
         return x + table.to(x.dtype)

@@ -5,7 +5,7 @@ position needs only a row for each digit:
 
     x_t + [A[t // t2] ; B[t % t2]],   A [t1, first], B [t2, dim - first],   t < t1 t2
 
-so the first components are the same within a segment of t2 tokens, and the others repeat from
+so the first components are the same within a segment of t2 tokens, and the last ones repeat from
 segment to segment.
 """
 
@@ -17,14 +17,13 @@ from nmt.encodings.base import Context, Dims, Encoding
 
 
 class Axial(Encoding):
-    """Adds a learned vector per segment and one per place in it: t1 first + t2 (dim - first).
+    """Adds a learned vector per segment and one per offset in it: t1 first + t2 (dim - first).
 
     Used once per stack. Rows start as N(0, 1 / dim) like learned positions; transformers' Reformer
     starts them all at one.
     """
 
     position_type = "integer"
-    sized_by = "t1 x t2"
     zeros = ("segments", "places")
 
     def __init__(
@@ -44,6 +43,6 @@ class Axial(Encoding):
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add both halves to x [batch, query, dim]."""
-        at, t2 = context.queries, len(self.places)
+        at, t2 = context.query_positions, len(self.places)
         halves = [self.segments[at // t2], self.places[at % t2]]
         return x + torch.cat(halves, dim=-1).to(x.dtype)

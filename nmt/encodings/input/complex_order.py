@@ -17,7 +17,7 @@ hermitian one they are subtracted, so with shared frequencies it sees difference
 
 The authors' translation code (frequency: shared, phase: false, learn: false) freezes the
 frequencies 10000^(-2 [k/2] / dim) for all words; the paper learns r, w and theta. Initial w and
-theta are not given by either: here each word's frequencies are those times uniform [0.5, 1.5), and
+theta are in neither: here each word's frequencies are these times uniform [0.5, 1.5), and
 phases are uniform in [-pi, pi). Reconstructed in part; the paper's own text was not at hand.
 """
 
@@ -53,7 +53,7 @@ class ComplexOrder(Encoding):
         product: Literal["bilinear", "hermitian"] = "bilinear",
     ) -> None:
         super().__init__(dims)
-        self.scale = (2 * dims.head_dim) ** -0.5
+        self.score_scale = (2 * dims.head_dim) ** -0.5
         self.product = product
         self.by_word = frequency == "word"
         self.has_phase = phase
@@ -80,7 +80,8 @@ class ComplexOrder(Encoding):
             raise ValueError("frequency=word and phase=true need the words of the text")
         ids = None if context.tokens is None else context.tokens[0::2]
         w = self.frequency[ids] if self.by_word else self.frequency
-        angle = context.queries[0::2].to(torch.float64)[..., None] * w  # [batch | 1, query, dim]
+        at = context.query_positions[0::2].to(torch.float64)
+        angle = at[..., None] * w  # [batch | 1, query, dim]
         if self.has_phase:
             angle = angle + self.phase[ids]
         parts = [x[0::2] * angle.cos().to(x.dtype), x[1::2] * angle.sin().to(x.dtype)]

@@ -18,7 +18,6 @@ class Learned(Encoding):
     """
 
     position_type = "integer"
-    sized_by = "size"
     zeros = ("weight",)
     weight: Tensor  # [size, dim]
 
@@ -42,7 +41,7 @@ class Learned(Encoding):
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the row of each position to x [batch, query, dim]."""
-        at = context.queries
+        at = context.query_positions
         if self.beyond == "clip":
             at = at.clamp(0, self.size - 1)
         return x + self.weight[at].to(x.dtype)

@@ -31,5 +31,6 @@ class LengthRatio(Encoding):
         n = draw_lengths(context, self.noise).clamp(min=2).to(torch.float64)  # [batch]
         b = torch.arange(self.dims.dim // 2, device=x.device, dtype=torch.float64)
         w = torch.exp(-n.log()[:, None] * 2 * b / self.dims.dim)  # [batch, dim / 2]
-        a = context.queries.to(torch.float64)[..., None] * w[:, None]  # [batch, query, dim / 2]
+        at = context.query_positions.to(torch.float64)
+        a = at[..., None] * w[:, None]  # [batch, query, dim / 2]
         return x + torch.stack([a.sin(), a.cos()], dim=-1).flatten(-2).to(x.dtype)

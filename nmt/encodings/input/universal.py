@@ -1,7 +1,7 @@
 """Dehghani, Gouws, Vinyals, Uszkoreit, Kaiser (2019), Universal Transformers: coordinates.
 
-The stack goes through one layer again and again; before step l = 1, 2, ... it is given where each
-token stands and which step this is:
+The stack goes through one layer again and again; before step l = 1, 2, ... it gets the position of
+each token and the number of the step:
 
     x_t <- x_t + PE(t) + PE(l)
 
@@ -27,10 +27,10 @@ class Universal(Encoding):
         self.denominator = denominator
         frequencies(dims.dim)  # refuses an odd width at once
 
-    def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
+    def layer_input(self, x: Tensor, layer: int, context: Context) -> Tensor:
         """Add PE(position) + PE(step) to x [batch, query, dim]; steps count all of the stack."""
         positions = context.once(
-            ("universal", self.layout, self.denominator), lambda: self._pe(context.queries)
+            ("universal", self.layout, self.denominator), lambda: self._pe(context.query_positions)
         )
         served = self.dims.served_layers
         number = layer if served is None else served[layer]

@@ -4,10 +4,10 @@ in Cross-lingual Sequence Labeling: a convolution instead of positions.
     x'_t = x_t + sum_o W_o x_{t + o},   o = -(width - 1) / 2 .. (width - 1) / 2 in the encoder,
                                         o = -(width - 1) .. 0 in the decoder
 
-An embedding then knows the order of its neighbours and no place in the sentence ("reduced order
+An embedding then knows the order of its neighbours and no position in the sentence ("reduced order
 information"), which suits transfer between languages of different word order. Reconstructed from
 a description; the paper's own text was not at hand, so width, the sum with x and the missing bias
-are our choice. The paper tags sentences; the causal form for a decoder is ours.
+are our choice. The paper tags sentences; the causal form for a decoder is our extension.
 """
 
 import torch

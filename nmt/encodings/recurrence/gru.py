@@ -10,15 +10,15 @@ from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding
-from nmt.encodings.recurrence.recurrent import hidden_states, output_projection
+from nmt.encodings.recurrence.lstm import hidden_states, output_projection
 
 
 class Gru(Encoding):
     """Puts a GRU between embeddings and first layer: 6 (dim^2 + dim) per stack for hidden = dim.
 
     From left to right also in the encoder, as in the authors' code; bidirectional adds the other
-    direction and a projection there. Theirs leaves out the factor sqrt(dim) of the embeddings and
-    has five decoder layers and six encoder layers; model.decoder_layers=5 gives the latter.
+    direction and a projection there. Their model leaves out the factor sqrt(dim) of the embeddings
+    and has five decoder layers and six encoder layers; model.decoder_layers=5 gives the latter.
     """
 
     relative = True

@@ -73,10 +73,9 @@ class ConvSpe(Encoding):
         Where the host knows how many there are, it does not wait for a GPU to count them.
         """
         in_reach = distance.abs() < self.kernel
-        if (extent := context.contiguous_extent) is None:
+        if (end := context.consecutive_end) is None:
             return in_reach.nonzero(as_tuple=True)
         rows, queries, keys = distance.shape
-        end = extent.queries
         reach = range(1 - self.kernel, self.kernel)  # diagonals, key minus query
         pairs = sum(max(0, min(end, keys - d) - max(end - queries, -d)) for d in reach)
         return torch.nonzero_static(in_reach, size=rows * pairs).unbind(1)

@@ -3,15 +3,15 @@
     c_b(t) = sum_a C_ab cos(w_a t),   s_b(t) = sum_a S_ab sin(w_a t)
     (x, y) of pair b becomes (x c_b - y s_b, x s_b + y c_b),   for queries and keys
 
-Frequencies leak into each other in a trained network, so every pair has small amounts of all others
-from the start: C and S are the identity plus noise, drawn for each layer and head and never
-trained. Only frequencies that turn once in training count, w_a >= 2 pi / original.
+Frequencies leak into each other in a trained network, so every pair has small amounts of all other
+frequencies from the start: C and S are the identity plus noise, drawn for each layer and head and
+never trained. Only frequencies that turn once in training count, w_a >= 2 pi / original.
 
 form=authors is their code (TsinghuaC3I/Fourier-Position-Embedding); the paper's text was not at
 hand. At most head_dim / 4 pairs have series: of more frequencies, every second (third, ..) has a
 pair, and pairs that are left over have noise alone. All other pairs have c = s = 1, which turns
 them by 45 degrees and doubles their products. With form=vllm, as vLLM runs trained models, each
-frequency has its pair, and the others stay as they are: c = 1, s = 0.
+frequency has its pair, and the other pairs stay as they are: c = 1, s = 0.
 
 A product of two such series depends on both positions, not on their distance alone.
 """

@@ -1,18 +1,18 @@
 """Yang et al. (2025), PaTH Attention: positions by accumulated Householder transformations.
 
     e_ij = q_i . H_i H_(i-1) .. H_(j+1) k_j / sqrt(head_dim),   H_t = I - beta_t w_t w_t^T
-    beta_t = 2 sigmoid(u . x_t + b),   w_t = silu(c * (V U x)_t), made a unit vector
+    beta_t = 2 sigmoid(u . x_t + b),   w_t = silu(c * (V U x)_t) / norm
 
 Each word between key and query takes a part of the key away, or reflects it, in a direction of its
 own; so distance is what the words make of it. c * is a causal convolution of each component over
 three words, V U a product of low rank. With beta = 0 this is attention without positions. Follows
 the authors' code (fla-org/flash-linear-attention) without its optional forget gate. That is not
-[path_attention,fox], which adds sums of log gates to scaled scores: theirs are divided by
-sqrt(head_dim) as well.
+[path_attention,fox], which adds sums of log gates to scaled scores; with the forget gate
+these sums are divided by sqrt(head_dim) as well.
 
-Defined for a decoder. In the encoder (ours) keys ahead have H_i H_(i+1) .. H_(j-1) in between, the
-mirror image. Products of H are never formed. With A_ts = beta_t w_t . w_s below the diagonal, and
-B_tj = beta_t w_t . k_j where t > j, the scores of the past are Q K^T - tril(Q W^T) (I + A)^-1 B.
+Defined for a decoder. In the encoder (our extension) keys ahead have the mirror image in between,
+H_i H_(i+1) .. H_(j-1). Products of H are never formed: with A_ts = beta_t w_t . w_s below the
+diagonal, and B_tj = beta_t w_t . k_j where t > j, past scores are Q K^T - tril(Q W^T) (I + A)^-1 B.
 """
 
 import torch
@@ -35,10 +35,10 @@ class PathAttention(Encoding):
 
     def __init__(self, dims: Dims, rank: PositiveInt = 32) -> None:
         super().__init__(dims)
-        self.down = self.table(dims.dim, rank)
-        self.up = self.table(rank, dims.heads * dims.head_dim)
-        self.taps = self.table(TAPS, dims.head_dim, per_head=True)
-        self.beta = self.table(dims.dim, dims.heads)
+        self.down = self.make_table(dims.dim, rank)
+        self.up = self.make_table(rank, dims.heads * dims.head_dim)
+        self.taps = self.make_table(TAPS, dims.head_dim, per_head=True)
+        self.beta = self.make_table(dims.dim, dims.heads)
         self.beta_bias = nn.Parameter(torch.zeros(dims.layers, dims.heads))
 
     def project(

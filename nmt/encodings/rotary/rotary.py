@@ -72,8 +72,8 @@ class Rotary(Encoding):
         """Rotate q and k after their projection; v stays as it is."""
         q, k, v = project(xq, xk, xv)
         dtype = torch.promote_types(q.dtype, torch.float32)  # whatever the model's type
-        at_queries = self.cosines_and_sines("queries", dtype, layer, context)
-        at_keys = self.cosines_and_sines("new_keys", dtype, layer, context)
+        at_queries = self.cosines_and_sines("query_positions", dtype, layer, context)
+        at_keys = self.cosines_and_sines("new_key_positions", dtype, layer, context)
         return self.rotate(q, *at_queries), self.rotate(k, *at_keys), v
 
     def rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

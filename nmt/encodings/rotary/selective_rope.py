@@ -9,8 +9,8 @@ low rank (32 in the authors' configs). This is their code (timurcarstensen/selec
 have it: without the gate on f and the constant added to it, which it offers. The paper's text was
 not at hand.
 
-Defined for a decoder. In the encoder (ours) a score depends on the words between query and key, in
-either direction.
+Defined for a decoder. In the encoder (our extension) a score depends on the words between query and
+key, in either direction.
 """
 
 import torch
@@ -38,9 +38,9 @@ class SelectiveRope(Rotary):
     ) -> None:
         super().__init__(dims, base, layout)
         pairs = dims.head_dim // 2
-        self.down = self.table(dims.dim, rank)
-        self.up = self.table(rank, dims.heads * pairs)
-        self.taps = self.table(TAPS, pairs, per_head=True)
+        self.down = self.make_table(dims.dim, rank)
+        self.up = self.make_table(rank, dims.heads * pairs)
+        self.taps = self.make_table(TAPS, pairs, per_head=True)
 
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context

@@ -68,8 +68,8 @@ class SineSpe(Encoding):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Features [batch, heads, n, (2K + 1) head_dim | R] of q and k; v stays as it is."""
         q, k, v = project(xq, xk, xv)
-        q = self._features(q, "queries", layer, context)
-        return q, self._features(k, "new_keys", layer, context), v
+        q = self._features(q, "query_positions", layer, context)
+        return q, self._features(k, "new_key_positions", layer, context), v
 
     def _features(self, x: Tensor, which: str, layer: int, context: Context) -> Tensor:
         code = context.once(("sine_spe", which, id(self)), lambda: self._code(which, context))
@@ -93,7 +93,7 @@ class SineSpe(Encoding):
         """
         at = getattr(context, which).to(torch.float64)[:, None, :, None, None]
         angle = math.pi * self.raw_frequencies.sigmoid()[:, None] * at  # 2 pi f, f = sigmoid / 2
-        if which == "queries":
+        if which == "query_positions":
             angle = angle + self.phases[:, None]
         gains = F.softplus(self.raw_gains) * (2 * self.phases.shape[-1]) ** -0.5
         waves = torch.stack([angle.cos(), angle.sin()], dim=-1).to(gains.dtype)

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.check import PositiveFloat
-from nmt.encodings.base import Context, Dims, Projection
-from nmt.encodings.limits import ENDLESS
+from nmt.encodings.base import ENDLESS, Context, Dims, Projection
 from nmt.encodings.positions import check_ascending
 from nmt.encodings.rotary.rotary import Base, Rotary
 from nmt.encodings.sinusoids import Layout
@@ -34,8 +33,8 @@ class Xpos(Rotary):
         check_ascending(self.positions, dims.site)
         self.scale_base = scale_base
         if dims.site == "decoder":
-            most = int(min(64 * scale_base, ENDLESS))  # at 70 float32 has no z^(-j / scale_base)
-            self.num_positions, self.sized_by = most, "64 x scale_base"
+            # at 70 scale_base float32 has no z^(-j / scale_base)
+            self.num_positions = int(min(64 * scale_base, ENDLESS))
 
     def zeta(self, device: torch.device | None = None) -> Tensor:
         """z_b in float64: [head_dim / 2]."""
@@ -49,7 +48,8 @@ class Xpos(Rotary):
         q, k, v = super().project(project, xq, xk, xv, layer, context)
         if self.dims.site != "decoder":
             return q, k, v
-        return self._scale(q, "queries", 1, context), self._scale(k, "new_keys", -1, context), v
+        q = self._scale(q, "query_positions", 1, context)
+        return q, self._scale(k, "new_key_positions", -1, context), v
 
     def _scale(self, x: Tensor, which: str, sign: int, context: Context) -> Tensor:
         """Multiply x [batch, heads, n, head_dim] with z^(sign position / scale_base)."""

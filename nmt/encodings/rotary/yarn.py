@@ -10,7 +10,7 @@ ramp says over what it falls. components: over the number of the pair, from the 
 beta_fast times (rounded down) to the first one that turns beta_slow times (rounded up), as the
 authors' code (jquesnelle/yarn) and transformers have it. turns: over the number of turns
 r_b = original w_b / 2 pi, g = (r - beta_slow) / (beta_fast - beta_slow), the formula of the paper.
-Both were made for contexts of thousands of tokens: of 64 positions no pair turns 32 times.
+Both were designed for contexts of thousands of tokens: of 64 positions no pair turns 32 times.
 """
 
 import math

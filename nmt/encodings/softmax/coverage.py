@@ -6,7 +6,7 @@ with a the weights by the scores before the term: what the head has attended to 
 so that it may turn to what was not translated yet. Phi_j = 2 sigmoid(u_h . k_j) is the fertility
 of a source word, how much attention it takes (their eq. 11, N = 2), and 1 without `fertility`.
 
-Theirs sums the weights after the term, through a layer with tanh, word after word; with weights
+Their model sums weights after the term, through a layer with tanh, word after word; with weights
 before the term all target words are computed in one pass, and decoding step by step is the same.
 """
 
@@ -26,7 +26,7 @@ class Coverage(Encoding):
 
     def __init__(self, dims: Dims, fertility: bool = True) -> None:
         super().__init__(dims)
-        self.scale = dims.head_dim**-0.5  # which its weights rely on
+        self.score_scale = dims.head_dim**-0.5  # which its weights rely on
         shape = (dims.layers, dims.heads, 1, 1)
         self.weight = nn.Parameter(torch.zeros(shape))
         vectors = torch.zeros(*shape[:2], dims.head_dim, 1)

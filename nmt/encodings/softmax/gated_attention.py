@@ -3,9 +3,9 @@
     o_i = sigmoid(x_i W) * sum_j p_ij v_j
 
 with x the input of the layer's attention. The gate knows no positions; it lets a head say nothing
-where softmax must give its weights to some word. Their best place and form: after the weighted sum,
+where softmax must give its weights to some word. Their best variant: after the weighted sum,
 for each component of each head (G1, elementwise, no bias). Lin et al. (2025, Forgetting Transformer
-Pro) gate in the same place, and norm each head's output before: `encoding=[fox,gated_attention]
+Pro) gate at the same point, and norm each head's output before: `encoding=[fox,gated_attention]
 encoding.gated_attention.norm=true` (their norm has learned factors, this one has none).
 """
 

@@ -50,7 +50,8 @@ class Gaussian(Encoding):
         def make() -> Tensor:
             delta = context.delta
             if self.ratio != 1:
-                delta = context.keys[:, None, :] - self.ratio * context.queries[..., None].double()
+                i, j = context.query_positions, context.key_positions
+                delta = j[:, None, :] - self.ratio * i[..., None].double()
             z = (delta[:, None] - self.centres.double()) / self.std
             return (-z.square() / 2).exp() / (self.std * math.sqrt(2 * math.pi))
 

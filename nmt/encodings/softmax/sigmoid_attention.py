@@ -5,8 +5,8 @@
 Each key is weighed on its own, so weights need not add up to 1; with -log n as the bias they do
 about so at the start, when scores are small. In the authors' code (apple/ml-sigmoid-attention) the
 bias is one constant of a model, whose texts have one length n. Sentences have many, so here n is
-the number of keys that the query may see (ours), without those that another entry's bias hides,
-unless `keys` names one number for all.
+the number of keys that the query may see (our choice), without those that another entry's bias
+hides, unless `keys` names one number for all.
 """
 
 import math

@@ -10,9 +10,9 @@ token sees nothing, and its output is 0. remainder=true gives it to the token's 
 tests once did; remainder_vector=true adds r_i times a vector that each head of a layer learns, from
 zero on, as the models that they trained do (head_bias in IBM/dolomite-engine).
 
-Defined for a decoder. In the encoder (ours) half of the heads break the stick back to the first
-word, and half on to the last. Across (ours) it is broken from the end of the source back, as if
-the target followed it; no key is the query's own there, so remainder=true does nothing.
+Defined for a decoder. In the encoder (our extension) half of the heads break the stick back to the
+first word, and half on to the last. Across (our extension) it is broken from the end of the source
+back, as if the target followed it; no key is the query's own there, so remainder=true does nothing.
 """
 
 import torch

@@ -5,7 +5,7 @@ e_ij = q_i . k_j / sqrt(head_dim) + b_h[R_ij], R the length of the shortest dire
 from i to j, negative from j to i, a number of its own where there is neither. Nothing else tells
 the encoder where tokens stand. The graph here is the dependency tree of the source, its edges lead
 from heads to what hangs on them, and the pieces of a word are one node. (The authors' nodes of
-several pieces have rows for the distances within; their loss for monotonous rows is not made.)
+several pieces have rows for the distances within; their loss for monotonous rows is left out.)
 """
 
 import torch

@@ -47,10 +47,10 @@ class GraphTransformer(Encoding):
         self.column_ranges = {labels: range(kinds)}
         labelled.check()
         self.labelled = labelled
-        self.steps = self.table(2 * kinds + 3, width, per_layer=False)
+        self.steps = self.make_table(2 * kinds + 3, width, per_layer=False)
         self.gru = nn.GRU(width, width, batch_first=True, bidirectional=True)
-        self.query = self.table(dims.head_dim, 2 * width, per_head=True)
-        self.key = self.table(dims.head_dim, 2 * width, per_head=True)
+        self.query = self.make_table(dims.head_dim, 2 * width, per_head=True)
+        self.key = self.make_table(dims.head_dim, 2 * width, per_head=True)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add the three products with W_a r_ij or W_b r_ij to s [batch, heads, query, key]."""
@@ -68,7 +68,7 @@ class GraphTransformer(Encoding):
     def _states(self, context: Context) -> tuple[Tensor, Tensor]:
         """Of all paths [path, 2 width], and the number of each pair's [batch, query, key].
 
-        In the number format of the weights: see `recurrent.hidden_states`.
+        In the number format of the weights: see `lstm.hidden_states`.
         """
 
         def make() -> tuple[Tensor, Tensor]:

@@ -59,7 +59,7 @@ class LabelledTree:
         labels; the last two numbers are LONGER and NONE.
         """
         names = (self.heads, "words", self.labels)
-        heads, words, labels = (per_token(name, context.keys, context) for name in names)
+        heads, words, labels = (per_token(name, context.key_positions, context) for name in names)
         steps = steps_up(heads, words)
         at = torch.arange(heads.shape[1], device=heads.device)
         edges = (first_pieces(words) == at) & (heads > 0)  # of each word one, to its head

@@ -41,4 +41,4 @@ class PerLanguage(Encoding):
         numbers = context.column(self.column)  # [batch, 1], within `column_ranges`
         if numbers.shape[1] != 1:
             raise ValueError(f"column {self.column!r} must have one integer per sentence")
-        return x + self.weight[numbers, context.queries].to(x.dtype)
+        return x + self.weight[numbers, context.query_positions].to(x.dtype)

@@ -1,7 +1,7 @@
 """Wang, Tu, Wang, Shi (2019), Self-Attention with Structural Position Representations: absolute.
 
 x_t + tanh(U PE(t) + V PE(abs(t))), abs(t) the steps from word t up to the root of the dependency
-tree. The paper found depth alone much worse than depth fused with the place in the sentence. Its
+tree. The paper found depth alone much worse than depth fused with the index in the sentence. Its
 relative form is encoding=spr_relative.
 """
 

@@ -3,7 +3,7 @@ AMR-to-Text Generation: the Structural Transformer.
 
     e_ij = q_i . (k_j + W_R r_ij) / sqrt(head_dim),   o_i = sum_j p_ij (v_j + W_F r_ij)
 
-r_ij is made of the labels and directions of the edges on the path from word i to word j, in the
+r_ij consists of the labels and directions of the edges on the path from word i to word j, in the
 paper's five ways: the mean or the sum of a vector h_m for each step, one vector for the whole path
 (feature), or, in each layer, a convolution as long as the longest path, r = relu(b + sum_m W_m h_m)
 (cnn), or attention among the steps, whose results e_m are weighed by softmax_m(w . tanh(W_1 e_m))
@@ -61,14 +61,15 @@ class Structural(Encoding):
         labelled.check(FEATURES if path == "feature" else LARGEST)
         self.labelled, self.path, width = labelled, path, dims.head_dim
         rows = labelled.starts[-1] + 2 if path == "feature" else 2 * kinds + 3
-        self.vectors = self.table(rows, width, per_layer=False)
-        self.key, self.value = self.table(width, width), self.table(width, width)
+        self.vectors = self.make_table(rows, width, per_layer=False)
+        self.key, self.value = self.make_table(width, width), self.make_table(width, width)
         if path == "cnn":
-            self.kernel = self.table(longest * width, width)
+            self.kernel = self.make_table(longest * width, width)
             self.kernel_bias = nn.Parameter(torch.zeros(dims.layers, width))
         elif path == "attention":
-            self.among_steps = self.table(width, 3 * width)  # queries, keys and values
-            self.weigh_in, self.weigh_out = self.table(width, POOLING), self.table(POOLING, 1)
+            self.among_steps = self.make_table(width, 3 * width)  # queries, keys and values
+            self.weigh_in = self.make_table(width, POOLING)
+            self.weigh_out = self.make_table(POOLING, 1)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . (W_R r_ij) to s [batch, heads, query, key]."""

@@ -2,7 +2,7 @@
 
 All functions take two columns parallel to the source, [batch, n] integers with one entry per piece:
 
-heads: the place, from 1, of the first piece of the head word; 0 for a root. The pieces of a word
+heads: the index, from 1, of the first piece of the head word; 0 for a root. The pieces of a word
     share their head. A sentence may have several roots; EOS and padding are roots too.
 words: the number of the word that a piece belongs to; neighbours with one number are one word.
 
@@ -107,7 +107,7 @@ def first_pieces(words: Tensor) -> Tensor:
 
 
 def ancestors(heads: Tensor) -> Iterator[Tensor]:
-    """Parents, then grandparents, and so on: [batch, n] places from 0 each, n above a root."""
+    """Parents, then grandparents, and so on: [batch, n] indices from 0 each, n above a root."""
     batch, n = heads.shape
     if (wrong := heads[(heads < 0) | (heads > n)]).numel():
         raise ValueError(f"a head is {int(wrong[0])} of {n} pieces; heads count them from 1")

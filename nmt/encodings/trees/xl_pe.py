@@ -1,11 +1,11 @@
 """Ding, Wang, Tao (2020), Self-Attention with Cross-Lingual Position Representation: at the input.
 
-x_t + tanh(U PE(t) + V PE(order_t)), where order_t is the place that source word t has when the
+x_t + tanh(U PE(t) + V PE(order_t)), where order_t is the position that source word t has when the
 source is put into the order of the target language. The paper gets the order from a reordering
 model (BTG); here it is a column parallel to the source. This is their InXL; HeadXL is missing.
 
 U and V are dim x dim without bias, so the order of sines and cosines in PE makes no difference.
-The paper is known here from surveys and summaries; the formula is reconstructed, the paper's own
+The formula is reconstructed from surveys and summaries; the paper's own
 text was not at hand.
 """
 
@@ -35,8 +35,8 @@ class XlPe(Encoding):
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the fusion to x [batch, query, dim]."""
-        second = self.second.assign(context.queries, context)
-        return x + self.fusion(context.queries, second).to(x.dtype)
+        second = self.second.assign(context.query_positions, context)
+        return x + self.fusion(context.query_positions, second).to(x.dtype)
 
 
 class Fusion(nn.Module):

@@ -112,7 +112,7 @@ def sum_by_row(p: Tensor, index: Tensor, rows: int) -> Tensor:
 def _sums_as_product(p: Tensor, index: Tensor, rows: int) -> Tensor:
     """The same for index [query, key], as a product with ones where a key belongs to a row.
 
-    Its order is fixed, and it is made in float32. The ones [query, key, row] need no more memory
+    Its order is fixed, and sums are in float32. The ones [query, key, row] need no more memory
     than p where there are no more rows than heads of all sentences.
     """
     ones = (index[:, :, None] == torch.arange(rows, device=p.device)).to(p.dtype)

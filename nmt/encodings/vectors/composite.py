@@ -46,9 +46,10 @@ class Composite(Encoding):
             raise ValueError("fixed=false, query=false and key=false: nothing is left to learn")
         self.tau = tau
         rows = 2 * tau + 1
-        self.f = self.table(rows, 1, per_head=True) if fixed else None  # [layers, heads, row, 1]
-        self.c_q = self.table(rows, dims.head_dim) if query else None  # [layers, 1, row, head_dim]
-        self.c_k = self.table(rows, dims.head_dim) if key else None
+        # [layers, heads, row, 1], and [layers, 1, row, head_dim] twice
+        self.f = self.make_table(rows, 1, per_head=True) if fixed else None
+        self.c_q = self.make_table(rows, dims.head_dim) if query else None
+        self.c_k = self.make_table(rows, dims.head_dim) if key else None
         if self.f is not None:
             torch.nn.init.zeros_(self.f)
 

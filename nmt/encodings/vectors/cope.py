@@ -6,7 +6,7 @@ So a head can count what it cares for: words, names, verbs. z_i[p] = q_i . E[p] 
 whole p by linear interpolation, e_ij = q_i . k_j / sqrt(head_dim) + z_i[c_ij].
 
 That heads share E is from memory; the paper's own text was not at hand. The paper is causal; in
-the encoder (ours) keys ahead count the gates from the query up to them.
+the encoder (our extension) keys ahead count the gates from the query up to them.
 """
 
 from typing import Annotated
@@ -32,7 +32,7 @@ class Cope(Encoding):
 
     def __init__(self, dims: Dims, counts: Annotated[int, Between(2)] = 64) -> None:
         super().__init__(dims)
-        self.scale = dims.head_dim**-0.5  # which its gates rely on
+        self.score_scale = dims.head_dim**-0.5  # which its gates rely on
         self.counts = counts
         self.weight = nn.Parameter(torch.zeros(dims.layers, 1, counts, dims.head_dim))
 

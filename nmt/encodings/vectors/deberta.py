@@ -36,11 +36,11 @@ class Deberta(Encoding):
         self, dims: Dims, k: PositiveInt = 128, p2c: Literal["code", "paper"] = "code"
     ) -> None:
         super().__init__(dims)
-        self.scale = (3 * dims.head_dim) ** -0.5
+        self.score_scale = (3 * dims.head_dim) ** -0.5
         self.k, self.p2c = k, p2c
         self.p = nn.Parameter(torch.randn(2 * k, dims.dim) * 0.02)  # [2k, dim], as in their code
-        self.w_kr = self.table(dims.dim, dims.dim)  # [layers, 1, width, dim]
-        self.w_qr = self.table(dims.dim, dims.dim)
+        self.w_kr = self.make_table(dims.dim, dims.dim)  # [layers, 1, width, dim]
+        self.w_qr = self.make_table(dims.dim, dims.dim)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add both terms to s [batch, heads, query, key]; `scale` divides all three."""

@@ -20,12 +20,11 @@ def distinct(context: Context, tau: int | None = None) -> tuple[Tensor, Tensor]:
 
     def find() -> tuple[Tensor, Tensor]:
         delta = context.delta if tau is None else context.delta.clamp(-tau, tau)
-        if (extent := context.contiguous_extent) is None:
+        if (end := context.consecutive_end) is None:
             distances, index = torch.unique(delta, return_inverse=True)
             return distances, index
         _, queries, keys = delta.shape  # all distances between the outermost two occur
-        last = extent.queries - 1
-        least, greatest = -last, keys - 1 - (last - queries + 1)
+        least, greatest = 1 - end, keys - 1 - (end - queries)
         if tau is not None:
             least, greatest = (max(-tau, min(tau, d)) for d in (least, greatest))
         return torch.arange(least, greatest + 1, device=delta.device), delta - least
@@ -54,20 +53,21 @@ def sinusoid_products(
     t: [batch, heads, query, head_dim]; weight W: [heads, head_dim, 2 f], None for the identity;
     w: frequencies [f] in float64. keys: t belongs to keys, and the product is t_j . (W PE(j - i)).
 
-    Where all sentences have the same whole positions, or only distances are known, PE is built
+    Where all sentences have the same whole positions, or there are only distances, PE is built
     once for each distance. Otherwise nearly every pair has a distance of its own, and the
     addition theorem takes them apart: with y = W^T t = [y_s | y_c],
     y . PE(i - j) = (y_s sin wi + y_c cos wi) . cos wj + (y_c sin wi - y_s cos wi) . sin wj.
     """
-    shared = len(context.queries) == len(context.keys) == 1
-    if context.positions.distances_only or (shared and not context.queries.is_floating_point()):
+    i, j = context.query_positions, context.key_positions
+    shared = len(i) == len(j) == 1
+    if context.positions.distances_only or (shared and not i.is_floating_point()):
         distances, index = distinct(context)
         a = angles(distances if keys else -distances, w)  # [distance, f]
         rows = torch.cat([a.sin(), a.cos()], dim=-1).to(t.dtype)
         rows = rows[None] if weight is None else rows @ weight.mT.to(t.dtype)
         return key_products(t, rows, index) if keys else query_products(t, rows, index)
     y = t if weight is None else t @ weight.to(t.dtype)
-    at_query, at_key = (angles(x, w)[:, None] for x in (context.queries, context.keys))
+    at_query, at_key = angles(i, w)[:, None], angles(j, w)[:, None]
     if keys:
         at_query, at_key = at_key, at_query
     sin, cos = at_query.sin().to(t.dtype), at_query.cos().to(t.dtype)  # [batch | 1, 1, n, f]

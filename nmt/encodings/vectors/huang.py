@@ -7,7 +7,7 @@ method 2: e_ij = (q_i . k_j) a_x / sqrt(head_dim)                     a number
 method 3: e_ij = sum_d q_id k_jd a_xd / sqrt(head_dim)                a vector between q and k
 method 4: e_ij = (q_i . k_j + q_i . a_x + k_j . a_x) / sqrt(head_dim) a vector, one for both
 
-With other entries: methods 1 and 2 multiply the whole score that earlier entries made, method 3
+With other entries: methods 1 and 2 multiply the whole score of earlier entries, method 3
 replaces q_i . k_j in it and leaves what they added.
 
 Initial values are reconstructed; the paper's own text was not at hand: ones where a multiplies, so
@@ -48,7 +48,7 @@ class Huang(Encoding):
         self.method, self.tau = method, tau
         rows = tau + 1 if method == 1 else 2 * tau + 1
         width = 1 if method < 3 else dims.head_dim
-        self.a = self.table(rows, width, per_head=per_head)  # [layers, heads | 1, rows, width]
+        self.a = self.make_table(rows, width, per_head=per_head)  # [layers, heads | 1, rows, width]
         with torch.no_grad():
             self.a.normal_(0, 0.02) if method == 4 else self.a.fill_(1)
 

@@ -9,7 +9,7 @@ sqrt(head_dim), on values o_i += sum_j p_ij r^V[idx];  bias: e_ij += b[idx], wha
 
 The paper's other ways to number a distance (product, cross, Euclidean) are for images; on a line
 they agree with this one. Its image defaults alpha, beta, gamma = 1.9, 3.8, 15.2 are for small
-grids, ours (8, 16, 64) for sentences. Its x is i - j, which only relabels the rows.
+grids, nmt's default (8, 16, 64) for sentences. Its x is i - j, which only relabels the rows.
 """
 
 import math

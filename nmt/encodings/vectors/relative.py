@@ -50,9 +50,9 @@ class Relative(Encoding):
             raise ValueError("tau=null: a column may stand any distance apart; give tau")
         self.tied, self.longest = tied, longest
         rows = 2 * self.tau + 1
-        separate = value and not tied
-        self.key_table = self.table(rows, dims.head_dim, per_head=per_head) if key else None
-        self.value_table = self.table(rows, dims.head_dim, per_head=per_head) if separate else None
+        sizes = (rows, dims.head_dim, True, per_head)
+        self.key_table = self.make_table(*sizes) if key else None
+        self.value_table = self.make_table(*sizes) if value and not tied else None
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . r^K of each distance: one product with all rows, then a gather."""

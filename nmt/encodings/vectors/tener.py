@@ -39,12 +39,12 @@ class Tener(Encoding):
     ) -> None:
         super().__init__(dims)
         self.projects_keys = key_projection
-        self.scale = None if scaled else 1.0
+        self.score_scale = None if scaled else 1.0
         frequencies(dims.head_dim)  # refuses an odd width at once
         self.key_term = key_term
         self.denominator = denominator
-        self.u = self.table(1, dims.head_dim, per_head=True)  # [layers, heads, 1, head_dim]
-        self.v = self.table(1, dims.head_dim, per_head=True)
+        self.u = self.make_table(1, dims.head_dim, per_head=True)  # [layers, heads, 1, head_dim]
+        self.v = self.make_table(1, dims.head_dim, per_head=True)
         with torch.no_grad():  # Xavier normal over heads and head_dim, as in the authors' code
             for p in self.parameters():
                 p.normal_(0, (2 / (dims.heads + dims.head_dim)) ** 0.5)

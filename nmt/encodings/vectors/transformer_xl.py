@@ -3,7 +3,7 @@
 e_ij = [q_i . k_j + q_i . (W_R R[i - j]) + u . k_j + v . (W_R R[i - j])] / sqrt(head_dim),
 R[x] the sinusoids of the model's width at x: sines, then cosines.
 
-Derived from absolute sinusoids: with x_j + PE(j) in place of x_j, the product has four terms; the
+Derived from absolute sinusoids: with x_j + PE(j) instead of x_j, the product has four terms; the
 two in which the query's position stands become u and v, the same for all positions, and PE(j)
 becomes R[i - j]. Distances have a sign (XLNet; in an encoder keys stand on both sides) and are not
 clipped. The paper's memory of earlier segments is no encoding and not part of this.
@@ -31,9 +31,9 @@ class TransformerXl(Encoding):
     def __init__(self, dims: Dims, untie: bool = False) -> None:
         super().__init__(dims)
         frequencies(dims.dim)  # refuses an odd width at once
-        self.w_r = self.table(dims.dim, dims.dim)  # [layers, 1, width, dim]
-        self.u = self.table(1, dims.head_dim, per_layer=untie, per_head=True)
-        self.v = self.table(1, dims.head_dim, per_layer=untie, per_head=True)
+        self.w_r = self.make_table(dims.dim, dims.dim)  # [layers, 1, width, dim]
+        self.u = self.make_table(1, dims.head_dim, per_layer=untie, per_head=True)
+        self.v = self.make_table(1, dims.head_dim, per_layer=untie, per_head=True)
         with torch.no_grad():  # as in the authors' code
             self.u.normal_(0, 0.02)
             self.v.normal_(0, 0.02)

@@ -8,8 +8,9 @@ e_ij = q_i . (k_j + p[i - j]) / sqrt(head_dim), where each component of p is a w
 so that windows of many widths look at distances, and nothing is clipped. The paper has 8 scales
 for 128 components; first is 0 there, and 2 in its large model.
 
-Its models are decoders. In the encoder (ours) shifts are 0, -1, 1, -2, 2, .., so that words ahead
-are told apart as well as those behind; across (ours) t is the distance of positions, too.
+Its models are decoders. In the encoder (our extension) shifts are 0, -1, 1, -2, 2, .., so that
+words ahead are told apart as well as those behind; across (our extension) t is the distance of
+positions, too.
 """
 
 import torch

@@ -56,7 +56,7 @@ class Wrong(Encoding):
     [
         ("infinite", "encoding: the loss of a first step"),
         ("misshapen", r"^encoding\.mine: its `bias` \(encoder\) returns \[1, 1, 3, 3\]; expected"),
-        ("raising", r"encoding=\[mine\]: a first step fails: KeyError at test_trial.py:"),
+        ("raising", r"encoding=\[mine\]: a first step fails: KeyError at test_preflight.py:"),
     ],
 )
 def test_what_an_encoding_does_wrong_is_one_line(
