@@ -102,6 +102,10 @@ WRONG = {
         ],
         "table.metrics: no metric BLEU-moses; for zh",
     ),
+    "an encoding": (
+        ["experiment=table1", "scale=toy", "encoding=rotary"],
+        "encoding=: experiment=table1 is a list of runs, each with its own encoding; choose runs",
+    ),
     "a name": (["experiment=table2", "scale=toy", "name=x"], "name=: each run of a table has its"),
     "clash": (
         [*ONE, "optim.lr=0.1,0.2"],

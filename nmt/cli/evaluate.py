@@ -13,14 +13,8 @@ from nmt.cli.command import run
 from nmt.cli.options import SAMPLES, Parser, add_translating, decode_overrides, integer
 from nmt.cli.output import write_outputs
 from nmt.errors import UserError
-from nmt.evaluation.options import (
-    BOUNDS,
-    SEED,
-    TOKENIZERS,
-    EvaluationOptions,
-    parse_bounds,
-    parse_metrics,
-)
+from nmt.evaluation.metrics import METRICS, names_of_metrics
+from nmt.evaluation.options import BOUNDS, SEED, TOKENIZERS, EvaluationOptions, parse_bounds
 from nmt.system import outputs
 
 if TYPE_CHECKING:
@@ -34,7 +28,12 @@ USAGE = """nmt-evaluate SYSTEM [SYSTEM ...] [OPTION ...] [decode.KEY=VALUE ...]
   nmt-evaluate mine=runs/toy/relative-seed1 theirs=out.txt --source test.de --reference test.en
   nmt-evaluate runs/compare/toy/* --test news=test.de,test.en --sort -o ranking.md"""
 ABOUT = "Score and compare runs, models and files of translations, by source length.\n"
-MANUAL = """
+
+LISTED = "".join(
+    f"  {name:12}{metric.title.format(tokenizer='by --tokenize', language='the target language')}\n"
+    for name, metric in METRICS.items()
+)
+MANUAL = f"""
 SYSTEM is [LABEL=]PATH: a run, checkpoint or model directory, which translates the test set, or a
 file of translations. [LABEL=]PATH,PATH,... is an ensemble. Runs whose settings differ only in the
 seed are one system. The first system is the baseline that the others are tested against.
@@ -45,11 +44,9 @@ together; they may be .gz or .zst. With --join K, K consecutive lines of a file 
 Translations are kept in the directory of a run, otherwise in data/translations, and used again for
 the same model, text and search settings.
 
-BLEU, chrF2 and TER are those of sacreBLEU; BLEU-moses is cased BLEU on tokenised text. --metric
-also accepts TER-moses and exact, the percentage of lines equal to the reference (white space is
-normalised, case counts). A bucket is a range of source lengths; its score is the corpus score of
-its pairs. The table goes to stdout, messages to stderr.
-"""
+A bucket is a range of source lengths; its score is the corpus score of its pairs. The table goes to
+stdout, messages to stderr. --metric takes, in any case (BLEU, chrF2 and TER are sacreBLEU's):
+{LISTED}"""
 PICTURES = figure.FORMATS
 ENDINGS = (".html", ".json", ".tsv", ".md", ".txt", *PICTURES)
 
@@ -155,7 +152,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         if path.suffix.lower() in PICTURES:
             figure.require_matplotlib(f"-o {path}")
     typed.bounds = parse_bounds(typed.bounds)
-    typed.metrics = None if typed.metrics is None else parse_metrics(typed.metrics)
     return typed
 
 
@@ -166,6 +162,11 @@ def parse_scores(argument: str) -> tuple[tuple[str, str], Path]:
     if not name.strip() or not system or not file:
         raise UserError(f"--scores {argument}: expected NAME=SYSTEM:FILE, as comet=mine:mine.comet")
     return (name.strip(), system), Path(file)
+
+
+def name_list(text: str) -> list[str]:
+    """The type of an option that takes names, A,B."""
+    return [name.strip() for name in text.split(",")]
 
 
 def _add_texts(parser: Parser) -> None:
@@ -188,8 +189,9 @@ def _add_scores(parser: Parser) -> None:
     add("--bounds", default=buckets, metavar="N,N,...", help=what)
     what = "the model whose pieces measure length (default: the first); reference: its length"
     add("--lengths", metavar="MODEL|reference", help=what)
-    what = "scores; the first is plotted and sorts (default: BLEU, BLEU-moses, chrF2, TER)"
-    add("--metric", dest="metrics", metavar="A,B", help=what)
+    defaults = ", ".join(names_of_metrics(default=True))
+    what = f"scores; the first is plotted and sorts (default: {defaults})"
+    add("--metric", dest="metrics", type=name_list, metavar="A,B", help=what)
     given = "a file with a number for each line, of any metric: COMET, MetricX; may be repeated"
     add("--scores", action="append", default=[], metavar="NAME=SYSTEM:FILE", help=given)
     add("--target-language", metavar="CODE", help="of the tokeniser (default: the model's, or en)")

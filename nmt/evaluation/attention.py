@@ -12,6 +12,7 @@ probabilities of cross-attention are added up while they are made.
 - Encodings that need the desired length get that of the translation.
 """
 
+import logging
 import random
 from collections.abc import Mapping, Sequence
 
@@ -24,8 +25,16 @@ from nmt.decode.lines import LineReader
 from nmt.decode.models import as_inputs, mean_over_layers, record_layers
 from nmt.decode.sources import Source
 from nmt.evaluation.metrics import Floats
+from nmt.evaluation.options import EvaluationOptions
+from nmt.evaluation.report import TranslatedTest
+from nmt.evaluation.scoring import choose_lines
+from nmt.evaluation.systems import System
+from nmt.evaluation.translations import load_single, read_columns
+from nmt.exchange import ctranslate2_engine
 from nmt.modeldir import Trained
 from nmt.text.vocab import PAD
+
+log = logging.getLogger(__name__)
 
 TOKENS = 4096  # of a batch, padding included
 SAMPLE = 16  # lines of a bucket whose attention is added up
@@ -100,6 +109,26 @@ def count_unattended(
     for line, values in zip(sample, coverage(trained, *texts, chosen), strict=True):
         counts[line] = sum(value < LITTLE for value in values), len(values)
     return counts
+
+
+def count_attention(
+    test: TranslatedTest, s: int, system: System, options: EvaluationOptions
+) -> Floats | None:
+    """What `count_unattended` counts of the first run of system `s`, in a sample of each bucket.
+
+    None for files, and for ensembles and CTranslate2, which show no attention.
+    """
+    paths = system.models[0].paths if system.models else ()
+    if len(paths) != 1 or ctranslate2_engine.is_exported(paths[0]):
+        return None
+    log.info("observing the attention of %s", system.label)
+    sources = test.sources or []
+    chosen = choose_lines(len(sources), test.lengths, options.bounds)
+    buckets = [lines.tolist() for group, lines in chosen.items() if group.low is not None]
+    sample = sorted(i for lines in buckets for i in draw_lines(lines, sources, options.seed))
+    trained = load_single(system.models[0], options)
+    columns = read_columns(trained, test.columns[s])
+    return count_unattended(trained, sources, test.hypotheses[s][0], sample, columns)
 
 
 def draw_lines(

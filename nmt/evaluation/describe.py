@@ -29,16 +29,12 @@ SPLITS = {
 }  # decode.split in words
 
 
-def compare_systems(systems: Sequence[System]) -> list[ComparedSystem]:
-    rows = []
-    for system in systems:
-        runs = [_describe_training(model, model.run) for model in system.models if model.run]
-        row = ComparedSystem(system.label, runs=runs)
-        if facts := system.facts:
-            sizes = facts.longest, facts.parameters, facts.encoding_parameters
-            row = ComparedSystem(system.label, *sizes, runs)
-        rows.append(row)
-    return rows
+def compare_system(system: System) -> ComparedSystem:
+    runs = [_describe_training(model, model.run) for model in system.models if model.run]
+    if facts := system.facts:
+        sizes = facts.longest, facts.parameters, facts.encoding_parameters
+        return ComparedSystem(system.label, *sizes, runs)
+    return ComparedSystem(system.label, runs=runs)
 
 
 def _describe_training(model: SystemModel, run: Path) -> dict[str, Any]:

@@ -68,14 +68,11 @@ def _show(report: Report, test: TranslatedTest, has_charts: bool) -> dict[str, A
 
 
 def _table(report: Report, test: TranslatedTest, metric: Metric) -> dict[str, Any]:
-    """A metric by group, those of all lengths first: a narrow screen shows no more.
+    """A metric by group.
 
     best: a mean as it is shown, so that what looks equal is marked alike; none of few pairs.
     """
     groups, rows = report.table(test, metric.name)
-    order = sorted(range(len(groups)), key=lambda i: groups[i].low is not None)
-    groups = [groups[i] for i in order]
-    rows = {label: [row[i] for i in order] for label, row in rows.items()}
     best: list[str | None] = [None] * len(groups)
     if metric.higher_is_better is not None:
         choose = max if metric.higher_is_better else min

@@ -159,8 +159,12 @@ class Report:
     def table(
         self, test: TranslatedTest, metric: str
     ) -> tuple[list[Group], dict[str, list[Figure | None]]]:
-        """The groups in which any system has a figure of this metric; the rows that have any."""
-        groups = [group for group in test.groups if any(self.row(test, group, metric))]
+        """The groups in which any system has a figure of this metric; the rows that have any.
+
+        Buckets come last: a narrow screen shows no more than the first groups.
+        """
+        groups = sorted(test.groups, key=lambda group: group.low is not None)
+        groups = [group for group in groups if any(self.row(test, group, metric))]
         rows = {
             label: [self.figure(metric, label, group.name, test.name) for group in groups]
             for label in (*self.labels, REFERENCES)

@@ -216,6 +216,7 @@ def test_runs_of_one_config_are_one_system(runs: TinyRuns) -> None:
     first = changed(one, "trainer", "device", "cpu")
     for group, key, value, count in (
         ("trainer", "device", "cuda", 1),
+        ("trainer", "target", "ctranslate2", 1),
         ("data", "cache", "elsewhere", 1),
         ("decode", "beam_size", 3, 2),
         ("model", "dropout", 0.5, 2),

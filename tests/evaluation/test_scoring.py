@@ -141,7 +141,7 @@ def test_several_processes_count_the_same(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_attention_is_of_a_sample_of_each_bucket_and_so_of_no_other_group() -> None:
     shares = np.tile([0.1, 1.0], (len(RIGHT), 1))
-    found = compare({"a": GOOD[:1]}, RIGHT, [20], given={"unattended source": {0: [shares]}})
+    found = compare({"a": GOOD[:1]}, RIGHT, [20], given=[[{"unattended source": shares}]])
     assert figure(found, "unattended source", "a", "21-35").mean == pytest.approx(0.1)
     for group in ("all", BEYOND):
         assert found.figure("unattended source", "a", group) is None
