@@ -17,13 +17,10 @@ import random
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from nmt.corpus.grouping import by_length
 from nmt.decode.lines import LineReader
-from nmt.decode.models import as_inputs, mean_over_layers, record_layers
-from nmt.decode.sources import Source
+from nmt.decode.models import cross_attention, mean_over_layers
 from nmt.evaluation.metrics import Floats
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import TranslatedTest
@@ -32,7 +29,6 @@ from nmt.evaluation.systems import System
 from nmt.evaluation.translations import load_single, read_columns
 from nmt.exchange import ctranslate2_engine
 from nmt.modeldir import Trained
-from nmt.text.vocab import PAD
 
 log = logging.getLogger(__name__)
 
@@ -63,33 +59,14 @@ def coverage(
     pairs = [reader.pair(line, truncate=True) for line in lines]
     encode = trained.source.segmenter.encode  # of whole lines, which pairs may have cut
     covered = [[0.0] * len(encode(pair.protected.text)) for pair in pairs]
-    filled = [place for place, pair in enumerate(pairs) if pair.pieces]
-    for group in by_length([pairs[place].length for place in filled], tokens):
-        batch = [filled[i] for i in group]
-        rows = _cover_batch(trained, [pairs[place] for place in batch])
-        for place, row in zip(batch, rows.tolist(), strict=True):
-            # pieces that were cut off got nothing, nor did <eos> and padding
-            covered[place] = (row + covered[place])[: len(covered[place])]
+    filled = [i for i, pair in enumerate(pairs) if pair.pieces]
+    for group in by_length([pairs[i].length for i in filled], tokens):
+        batch = [filled[n] for n in group]
+        attention = cross_attention([trained.model], [pairs[i] for i in batch], mean_over_layers)
+        for i, weights in zip(batch, attention, strict=True):
+            received = weights[:-1, :-1].sum(0)  # without <eos>, and the step that produces it
+            covered[i][: len(received)] = received.tolist()  # pieces that were cut off got nothing
     return covered
-
-
-def _cover_batch(trained: Trained, pairs: Sequence[Source]) -> Tensor:  # [batch, source]
-    model = trained.model
-    source, target, columns = as_inputs(pairs, next(model.parameters()).device)
-    keys, queries = map(_all_but_last, (source, target))  # <eos>, and the step that produces it
-    with torch.inference_mode(), record_layers(model) as layers:
-        model.hidden(source, target, columns)
-    # without pieces for languages
-    p = mean_over_layers(layers)[:, -queries.shape[1] :, -keys.shape[1] :]
-    return (p * (queries[:, :, None] & keys[:, None, :])).sum(1)
-
-
-def _all_but_last(ids: Tensor) -> Tensor:
-    """Which ids [batch, length] are neither padding nor the last of their line."""
-    filled = ids != PAD
-    followed = filled & filled.roll(-1, 1)
-    followed[:, -1] = False
-    return followed
 
 
 def count_unattended(

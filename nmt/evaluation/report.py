@@ -22,7 +22,7 @@ REFERENCES = "(references)"  # in place of a system: a figure of the references 
 
 @dataclass(frozen=True)
 class Group:
-    """Some pairs of a test set: a bucket of lengths, those beyond training, one place, or all."""
+    """Some pairs of a test set: a bucket of lengths, those beyond training, joined ones, or all."""
 
     name: str  # `26-50`, `over 100`, `beyond training`, `2 of 3`, `all`
     pairs: int
@@ -90,7 +90,9 @@ class TranslatedTest:
     columns: Mapping[int, Mapping[str, Path]] = field(default_factory=dict)  # by system
     # what scoring adds
     metrics: list[Metric] = field(default_factory=list)  # the first is the main one
-    groups: list[Group] = field(default_factory=list)  # buckets, beyond training, all; then places
+    groups: list[Group] = field(
+        default_factory=list
+    )  # buckets, beyond training, all; then parts of joined lines
     examples: list[dict[str, Any]] = field(default_factory=list)  # see `scoring.choose_examples`
 
     @property

@@ -107,7 +107,7 @@ def check(
         raise UserError(f"{of_one_test[0]}: of the lines of one test set; give one")
     if (len(tests) > 1 or tests[0].join > 1) and options.columns:
         raise UserError("--columns: of one test set, whose lines are not joined; give one")
-    figures = (*metrics.MODEL_METRICS.values(), lost.LOST, *lost.PLACE_METRICS, *lost.CAUSE_METRICS)
+    figures = (*metrics.MODEL_METRICS.values(), lost.LOST, *lost.PART_METRICS, *lost.CAUSE_METRICS)
     taken = {*metrics.METRICS, metrics.RATIO, *(figure.name for figure in figures)}
     if name := next((name for name, _ in options.scores if name in taken), None):
         raise UserError(f"--scores {name}: the name of another figure; give it its own")
@@ -294,7 +294,7 @@ def _divide_losses(
     forced = translate_with_forced_lengths(test, systems, options)
     counts = [
         [
-            lost.loss_counts(test.references, test.lengths or [], longest or 0, *pair)
+            lost.count_losses(test.references, test.lengths or [], longest or 0, *pair)
             for pair in (zip(free, same, strict=True) if same else ())
         ]
         for free, same, longest in zip(test.hypotheses, forced, test.trained, strict=True)

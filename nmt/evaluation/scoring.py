@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.evaluation.lost import PLACE_METRICS, counts_at, lost_text, parts_of_lines
+from nmt.evaluation.lost import PART_METRICS, counts_of_part, lost_text, parts_of_lines
 from nmt.evaluation.metrics import (
     MODEL_METRICS,
     REPETITION,
@@ -78,13 +78,13 @@ def score_test(
             row = test.name, group.name, group.pairs, REFERENCES, REPETITION.name
             figures.append(Figure(*row, share))
     test.groups = list(chosen)
-    for place, group, lines in _places(test):
+    for number, group, lines in _list_parts(test):
         test.groups.append(group)
-        of_place = [[counts_at(place, run) for run in runs] for runs in counts]
+        of_part = [[counts_of_part(number, run) for run in runs] for runs in counts]
         about = _about(test, labels, group)
-        figures += score_group(PLACE_METRICS, of_place, lines, about, *bootstrap)
+        figures += score_group(PART_METRICS, of_part, lines, about, *bootstrap)
     scored_names = {figure.metric for figure in figures}
-    test.metrics = [m for m in (*metrics, *PLACE_METRICS) if m.name in scored_names]
+    test.metrics = [m for m in (*metrics, *PART_METRICS) if m.name in scored_names]
     if sentence:
         scores = [[sentence.value(row) for row in runs[0][SENTENCE]] for runs in counts]
         buckets = [lines.tolist() for group, lines in chosen.items() if group.low is not None]
@@ -127,13 +127,13 @@ def _about(test: TranslatedTest, labels: Sequence[str], group: Group) -> list[di
     ]
 
 
-def _places(test: TranslatedTest) -> Iterator[tuple[int, Group, NDArray[np.intp]]]:
-    """For each number of joined lines, the lines of each of their parts: place, group, lines."""
+def _list_parts(test: TranslatedTest) -> Iterator[tuple[int, Group, NDArray[np.intp]]]:
+    """The parts of joined lines, by how many are joined: number of the part, group, lines."""
     sizes = np.array([len(references) for references in test.parts or ()])
     for size in sorted(set(sizes.tolist()) - {0, 1}):
         lines = np.flatnonzero(sizes == size)
-        for place in range(size):
-            yield place, Group(f"{place + 1} of {size}", len(lines)), lines
+        for number in range(size):
+            yield number, Group(f"{number + 1} of {size}", len(lines)), lines
 
 
 def choose_examples(
