@@ -179,7 +179,7 @@ def systems_of_runs(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared])
     for first, *others in rows.values():
         fingerprint = str(corpora[first.name].facts["fingerprint"])
         models = [
-            SystemModel(str(run.directory), (run.directory,), run.settings, fingerprint)
+            SystemModel(str(run.directory), run.directory, run.settings, fingerprint)
             for run in (first, *others)
         ]
         systems.append(System(_label(first), models))

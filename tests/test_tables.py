@@ -15,8 +15,7 @@ from nmt.config.compose import experiment_of
 from nmt.config.hydra_conf import parse
 from nmt.config.sweeps import Sweep, sweep_of
 from nmt.evaluation.systems import System
-from nmt.processes import LoggedCommand
-from nmt.sweep import PlannedRun
+from nmt.sweep import LoggedCommand, PlannedRun
 from tests.in_process import noting, refuse_commands, start_by
 
 TABLES = {

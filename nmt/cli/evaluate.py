@@ -3,7 +3,7 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,25 +18,23 @@ from nmt.evaluation.options import BOUNDS, SEED, TOKENIZERS, EvaluationOptions, 
 from nmt.system import outputs
 
 if TYPE_CHECKING:
-    from nmt.evaluation.report import Report
     from nmt.evaluation.systems import System
     from nmt.evaluation.testsets import ParallelFiles
 
 USAGE = """nmt-evaluate SYSTEM [SYSTEM ...] [OPTION ...] [decode.KEY=VALUE ...]
 
   nmt-evaluate runs/toy/absolute-seed{1,2,3} runs/toy/relative-seed{1,2,3} -o report.html
-  nmt-evaluate mine=runs/toy/relative-seed1 theirs=out.txt --source test.de --reference test.en
+  nmt-evaluate mine=runs/toy/relative-seed1 baseline=out.txt --source test.de --reference test.en
   nmt-evaluate runs/compare/toy/* --test news=test.de,test.en --sort -o ranking.md"""
 ABOUT = "Score and compare runs, models and files of translations, by source length.\n"
-
 LISTED = "".join(
     f"  {name:12}{metric.title.format(tokenizer='by --tokenize', language='the target language')}\n"
     for name, metric in METRICS.items()
 )
 MANUAL = f"""
 SYSTEM is [LABEL=]PATH: a run, checkpoint or model directory, which translates the test set, or a
-file of translations. [LABEL=]PATH,PATH,... is an ensemble. Runs whose settings differ only in the
-seed are one system. The first system is the baseline that the others are tested against.
+file of translations. Runs whose settings differ only in the seed are one system. The first system
+is the baseline that all later ones are tested against.
 
 The test set is --source and --reference (several files by repeating both), or several by --test.
 Without these it is that of the corpus that the runs were trained on. Line N of all files belongs
@@ -63,7 +61,7 @@ def command(argv: list[str]) -> None:
     options = EvaluationOptions(**values, command=shlex.join(["nmt-evaluate", *argv]))
     systems = systems_of(typed.systems)
     tests = tests_of(typed, systems)
-    translations = translation_files(systems, tests, typed.output_dir) if typed.output_dir else []
+    translations = name_translations(systems, tests, typed.output_dir) if typed.output_dir else []
     refuse_overwriting([*typed.output, *translations], systems, tests)
     report = evaluate(systems, tests, options)
     shown = (
@@ -72,8 +70,10 @@ def command(argv: list[str]) -> None:
         else text.render(report, typed.sort, "github" if typed.format == "markdown" else "plain")
     )
     files = [(path, text.writer_of(path, report, typed.sort)) for path in typed.output]
-    if translations:
-        files += zip(translations, translation_writers(report), strict=True)
+    outputs_of_runs = (lines for test in report.tests for runs in test.hypotheses for lines in runs)
+    for path, lines in zip(translations, outputs_of_runs, strict=False):
+        joined = "".join(f"{line}\n" for line in lines)
+        files.append((path, outputs.text_writer(partial(str, joined))))
     write_outputs(shown, *files)
     for path in [*typed.output, *filter(None, [typed.output_dir])]:
         sys.stderr.write(f"wrote {path}\n")
@@ -89,7 +89,7 @@ def tests_of(typed: argparse.Namespace, systems: "Sequence[System]") -> "list[Pa
     return named or [testsets.test_of_runs(systems, typed.join)]
 
 
-def translation_files(
+def name_translations(
     systems: "Sequence[System]", tests: "Sequence[ParallelFiles]", directory: Path
 ) -> list[Path]:
     """A file for the translations of each test and run: LABEL.txt, seed and test if several."""
@@ -99,13 +99,6 @@ def translation_files(
         labels += [f"{system.label}-seed{n}" for n in seeds] if len(seeds) > 1 else [system.label]
     before = [f"{test.name}." for test in tests] if len(tests) > 1 else [""]
     return [directory / f"{test}{label}.txt" for test in before for label in labels]
-
-
-def translation_writers(report: "Report") -> Iterator[outputs.Writer]:
-    """Writers of the translations of each test and run, in the order of `translation_files`."""
-    for runs in (runs for test in report.tests for runs in test.hypotheses):
-        for lines in runs:
-            yield outputs.text_writer(partial("".join, [f"{line}\n" for line in lines]))
 
 
 def refuse_overwriting(
@@ -192,8 +185,8 @@ def _add_scores(parser: Parser) -> None:
     defaults = ", ".join(names_of_metrics(default=True))
     what = f"scores; the first is plotted and sorts (default: {defaults})"
     add("--metric", dest="metrics", type=name_list, metavar="A,B", help=what)
-    given = "a file with a number for each line, of any metric: COMET, MetricX; may be repeated"
-    add("--scores", action="append", default=[], metavar="NAME=SYSTEM:FILE", help=given)
+    what = "a file with a number for each line, of any metric: COMET, MetricX; may be repeated"
+    add("--scores", action="append", default=[], metavar="NAME=SYSTEM:FILE", help=what)
     add("--target-language", metavar="CODE", help="of the tokeniser (default: the model's, or en)")
     add("--tokenize", choices=TOKENIZERS, help="of BLEU (default: 13a; for zh, ja, ko their own)")
     add("--perplexity", action="store_true", help="add the perplexity of the references")

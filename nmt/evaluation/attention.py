@@ -93,10 +93,9 @@ def count_attention(
 ) -> Floats | None:
     """What `count_unattended` counts of the first run of system `s`, in a sample of each bucket.
 
-    None for files, and for ensembles and CTranslate2, which show no attention.
+    None for files and exports for CTranslate2, which show no attention.
     """
-    paths = system.models[0].paths if system.models else ()
-    if len(paths) != 1 or ctranslate2_engine.is_exported(paths[0]):
+    if not system.models or ctranslate2_engine.is_exported(system.models[0].path):
         return None
     log.info("observing the attention of %s", system.label)
     sources = test.sources or []

@@ -39,7 +39,7 @@ def compare_system(system: System) -> ComparedSystem:
 
 def _describe_training(model: SystemModel, run: Path) -> dict[str, Any]:
     """The training of a run, up to its newest checkpoint unless the model is an older one."""
-    facts = modeldir.read_facts(model.paths[0])
+    facts = modeldir.read_facts(model.path)
     is_checkpoint = model.fingerprint is None
     return {
         "run": str(run),

@@ -155,10 +155,8 @@ def diagnose(
 def _check_single(system: System) -> None:
     if system.file is not None:
         raise UserError(f"{system.file}: is a file; name the directory of a run or model")
-    if len(system.models[0].paths) != 1:
-        raise UserError(f"{system.label}: a diagnosis is of one model; name one run or directory")
     model = system.models[0]
-    if ctranslate2_engine.is_exported(model.paths[0]):
+    if ctranslate2_engine.is_exported(model.path):
         raise UserError(f"{model.typed}: written for CTranslate2; name the model that was exported")
 
 

@@ -97,10 +97,9 @@ def check(
     if options.lost and options.decode.get("length") == "forced":
         raise UserError("decode.length=forced: --lost compares with free lengths; leave it out")
     for model in models if options.perplexity else ():
-        if len(model.paths) > 1 or ctranslate2_engine.is_exported(model.paths[0]):
+        if ctranslate2_engine.is_exported(model.path):
             raise UserError(
-                f"{model.typed}: --perplexity: of single models of this toolkit only, as "
-                "CTranslate2 scores otherwise; leave it out"
+                f"{model.typed}: --perplexity: CTranslate2 scores otherwise; leave it out"
             )
     of_one_test = [*(str(s.file) for s in systems if s.file), *["--scores"] * bool(options.scores)]
     if len(tests) > 1 and of_one_test:

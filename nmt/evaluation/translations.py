@@ -2,7 +2,7 @@
 
 KEY.txt has the translations, and KEY.json what they were made from: text, models, search, of which
 KEY is a hash. They lie in the directory of the run, DIRECTORY/translations, and those of anything
-else (a model directory, an ensemble) in CACHE.
+else in CACHE.
 """
 
 import hashlib
@@ -63,7 +63,9 @@ class KeptTranslation:
         if self.lengths:
             columns[LENGTH] = hashlib.sha256(manifest.dump(list(self.lengths))).hexdigest()
         return {
-            "models": [digest_of(path) for path in self.model.paths],
+            "model": modeldir.reading(
+                self.model.path, lambda model: manifest.sha256_of(model / manifest.NAME)
+            ),  # the manifest vouches for all files
             "source": text,
             "columns": columns,
             "decode": vars(self.model.settings.decode),
@@ -110,7 +112,7 @@ class KeptTranslation:
                 "key": self.key,
                 TEXT: manifest.sha256_of(text),
                 "model": self.model.typed,
-                "checkpoints": [str(modeldir.locate(path)) for path in self.model.paths],
+                "checkpoint": str(modeldir.locate(self.model.path)),
                 "test": self.test,
                 "date": date.today().isoformat(),
                 "origin": self.origin,
@@ -136,11 +138,6 @@ class KeptTranslation:
         return texts
 
 
-def digest_of(path: Path) -> str:
-    """SHA-256 of the manifest of a model, which vouches for all its files."""
-    return modeldir.reading(path, lambda model: manifest.sha256_of(model / manifest.NAME))
-
-
 def translate_all(
     requests: Sequence[KeptTranslation], options: EvaluationOptions
 ) -> list[list[str]]:
@@ -149,27 +146,27 @@ def translate_all(
     Raises UserError (65) for a kept translation that was changed, and as `Translator.translate`.
     """
     lines = dict[str, list[str]]()
-    pending = dict[tuple[Path, ...], dict[str, KeptTranslation]]()  # by models, then by key
+    pending = dict[Path, dict[str, KeptTranslation]]()  # by model, then by key
     for request in requests:
         if (kept := request.read()) is not None:
             lines[request.key] = kept
         else:
-            pending.setdefault(request.model.paths, {}).setdefault(request.key, request)
-    for paths, of_model in pending.items():
-        loaded = load(paths, options)
+            pending.setdefault(request.model.path, {}).setdefault(request.key, request)
+    for path, of_model in pending.items():
+        loaded = load(path, options)
         for key, request in of_model.items():
             lines[key] = request.make(loaded)
             request.write(lines[key])
     return [lines[request.key] for request in requests]
 
 
-def load(paths: Sequence[Path], options: EvaluationOptions) -> LoadedModels:
-    return engines.load(paths, options.device, options.threads, workers=options.workers)
+def load(path: Path, options: EvaluationOptions) -> LoadedModels:
+    return engines.load([path], options.device, options.threads, workers=options.workers)
 
 
 def load_single(model: SystemModel, options: EvaluationOptions) -> Trained:
-    """Load a single model, adapted to its decode settings."""
-    (trained,) = load(model.paths, options).models
+    """Load a model of this toolkit, adapted to its decode settings."""
+    (trained,) = load(model.path, options).models
     return adapt(trained, model.settings.decode)
 
 
@@ -231,7 +228,7 @@ def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
     """Why the loss of a system cannot be divided into its parts; empty: it can."""
     if system.facts is None:
         return "that needs a model that translates again, and this is a file"
-    if any(ctranslate2_engine.is_exported(model.paths[0]) for model in system.models):
+    if any(ctranslate2_engine.is_exported(model.path) for model in system.models):
         return "CTranslate2 cannot force lengths; name the model that was exported"
     decode = system.models[0].settings.decode
     if decode.split != "lines":
