@@ -77,7 +77,7 @@ def report(experiment: Experiment) -> Report | None:
     joined = test._replace(
         name="test-joined", about="The same lines, each two joined.", join=2, tags=tags
     )
-    # keys of search that two models share; others say how a model reads its input
+    # keys of search that two models share; other keys say how a model reads its input
     shared_keys = [*ANY_SEARCH, *(BEAM if settings.decode.method == "beam" else ())]
     language = languages_of(settings)[1]
     options = EvaluationOptions(

@@ -231,7 +231,7 @@ def failure_error(failed: Sequence[FailedRun], count: int) -> UserError:
 
 
 class LoggedCommand(NamedTuple):
-    """An nmt-train of its own: its arguments, and the file that gets its output."""
+    """A call of nmt-train: its arguments, and the file that gets its output."""
 
     name: str
     arguments: Sequence[str]

@@ -106,7 +106,7 @@ def make_table(
 ) -> tuple[list[Report], UserError | None]:
     """Train what is not finished, then report, by corpus; `launch` where Hydra has a launcher.
 
-    A run that fails does not stop the others: the tables are made without it and say so, and the
+    A run that fails stops no other run: the tables are made without it and say so, and the
     error (70) is returned; so is that of a file that cannot be written (74). The reports are
     written next to the runs, as NAME.html, .json, .tsv and .txt.
     """
@@ -115,7 +115,7 @@ def make_table(
     corpora = prepare_corpora(runs)
     finished, failed = train_all(runs, corpora, launch)
     notes = [*table.scale.remarks, *table.notes, *(f"{run.name}: {run.why}." for run in failed)]
-    by_corpus: dict[str, list[PlannedRun]] = {}  # runs on different ones make reports of their own
+    by_corpus: dict[str, list[PlannedRun]] = {}  # each corpus has a report
     for run in finished:
         by_corpus.setdefault(run.settings.data.name, []).append(run)
     reports, unwritten = list[Report](), None

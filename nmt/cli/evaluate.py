@@ -80,7 +80,7 @@ def command(argv: list[str]) -> None:
 
 
 def tests_of(typed: argparse.Namespace, systems: "Sequence[System]") -> "list[ParallelFiles]":
-    """The test sets that are named, or that of the runs' own corpus."""
+    """The test sets that are named, or else the one of the runs' corpus."""
     from nmt.evaluation import testsets
 
     if typed.reference:
@@ -190,7 +190,7 @@ def _add_scores(parser: Parser) -> None:
     add("--target-language", metavar="CODE", help="of the tokeniser (default: the model's, or en)")
     add("--tokenize", choices=TOKENIZERS, help="of BLEU (default: 13a; for zh, ja, ko their own)")
     add("--perplexity", action="store_true", help="add the perplexity of the references")
-    what = "why text beyond the trained length is lost: by the end sign, the place or the content"
+    what = "why text beyond the trained length is lost: by the end sign, position or content"
     add("--lost", action="store_true", help=what)
     share = "add the share of the source that is never attended to; as slow as translating"
     add("--attention", action="store_true", help=share)

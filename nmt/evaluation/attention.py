@@ -41,7 +41,7 @@ It is the sum over all pieces of the translation: about 1 where both sides are e
 """
 
 
-def coverage(
+def measure_coverage(
     trained: Trained,
     sources: Sequence[str],
     translations: Sequence[str],
@@ -83,7 +83,7 @@ def count_unattended(
     counts = np.zeros((len(sources), 2))
     chosen = {name: [column[i] for i in sample] for name, column in (columns or {}).items()}
     texts = [sources[i] for i in sample], [translations[i] for i in sample]
-    for line, values in zip(sample, coverage(trained, *texts, chosen), strict=True):
+    for line, values in zip(sample, measure_coverage(trained, *texts, chosen), strict=True):
         counts[line] = sum(value < LITTLE for value in values), len(values)
     return counts
 

@@ -12,14 +12,14 @@ from nmt.evaluation.report import BEYOND, WITHIN, Figure
 from nmt.evaluation.significance import figures, resample
 
 ORDER = 6
-"""Length of the character n-grams that are counted: a word or so.
+"""Length of the character n-grams that show what is lost: a word or so.
 
 Shorter ones occur by chance, the more so the longer the text: unrelated sentences of English manual
 pages (man-de-en) share 34 % of the n-grams of orders 1 to 6 where eight are joined, but 6 % of the
 6-grams.
 """
 ORDERS = range(1, 7)
-"""Character n-grams that tell whether a part was left out: those of chrF (Popović 2015).
+"""Orders of the n-grams that tell whether a part was left out, as in chrF (Popović 2015).
 
 Single lines are judged, for which 6-grams are too few: they take twice as many whole halves for
 missing ones.
@@ -125,9 +125,9 @@ def parts_left_out(hypothesis: str, references: Sequence[str]) -> list[bool | No
 
 CAUSE_METRICS = (
     Metric("lost within", "share of 6-grams lost of lines within each trained length", "share"),
-    Metric("lost beyond", "the same of lines beyond it: end sign + place + content more", "share"),
+    Metric("lost beyond", "lost of longer lines: end sign + place + content more", "share"),
     Metric("end sign", "lost beyond, less what is lost with the references' lengths", "points"),
-    Metric("place", "lost with these, less what is lost of the lines' beginnings", "points"),
+    Metric("place", "lost with the references' lengths, less lost of the beginnings", "points"),
     Metric("content", "lost of the beginnings, less lost within", "points"),
 )
 
@@ -153,16 +153,16 @@ def causes_of_loss(
 ) -> list[Figure]:
     """What each system loses of lines longer than any in its training, and why.
 
-    `counts` are those of each system's runs; none of a system that is left out. The lost share of
-    some lines is that of their references' 6-grams. The beginning of a reference is as much of it
-    as the trained length is of the line's; only 6-grams that its rest does not have are counted of
-    it. With lines pooled:
+    `counts` has the runs of each system, and none of a system that is left out. The loss of some
+    lines is the share of their references' 6-grams that is lost. The beginning of a reference is as
+    much of it as the trained length is of the line's; only 6-grams that the rest of the reference
+    does not have are counted. With lines pooled:
 
-    - within: the lost share of lines within the trained length, free search;
-    - beyond: that of the longer lines, free search;
-    - end sign: beyond, less the lost share of the same lines with forced lengths;
-    - place: that lost share with forced lengths, less that of the beginnings alone;
-    - content: the lost share of the beginnings with forced lengths, less `within`.
+    - within: the loss of lines within the trained length, free search;
+    - beyond: the loss of longer lines, free search;
+    - end sign: beyond, less the loss of the same lines with forced lengths;
+    - place: this loss with forced lengths, less the loss of the beginnings alone;
+    - content: the loss of the beginnings with forced lengths, less `within`.
 
     So end sign + place + content = beyond - within. Lines within and beyond are drawn apart.
 

@@ -69,7 +69,7 @@ class References(NamedTuple):
 
     lines: Lines
     language: str = "en"
-    tokenize: str | None = None  # of BLEU; None: 13a, or the language's own
+    tokenize: str | None = None  # of BLEU; None: by the language
     samples: int = 1000  # of the bootstrap; signatures name these two
     seed: int = 12345
 

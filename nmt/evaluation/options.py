@@ -22,7 +22,7 @@ class EvaluationOptions(NamedTuple):
     columns: Mapping[str, Path] = {}  # integers parallel to the source of the one test, by name
     lengths: str | None = None  # the model that counts pieces, or reference; None: the first
     target_language: str | None = None  # for tokenisers; None: the models', or en
-    tokenize: str | None = None  # of BLEU; None: 13a, or the language's own
+    tokenize: str | None = None  # of BLEU; None: by the target language
     samples: int = 1000  # of the bootstrap
     seed: int = SEED  # of the bootstrap
     decode: Mapping[str, Any] = {}  # key -> value, where models search otherwise than as trained

@@ -17,7 +17,7 @@ TESTED = 30  # below so many pairs no test is made: a bootstrap of fewer means n
 SIGNIFICANT = 0.05
 ALL, BEYOND, WITHIN = "all", "beyond training", "within training"  # names of groups
 SOURCE, REFERENCE = "source", "reference"  # whose length is the axis
-REFERENCES = "(references)"  # in place of a system: a figure of the references themselves
+REFERENCES = "(references)"  # instead of a system: a figure of the references themselves
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ComparedSystem:
     """One config, trained with one or more seeds; a file of translations has a label alone."""
 
     label: str  # as `relative, max 100`
-    longest_trained: int | None = None  # longest source in training, in its own pieces
+    longest_trained: int | None = None  # longest source in training, in pieces of the system
     parameters: int | None = None  # of the whole model
     encoding_parameters: int | None = None  # of its encodings
     runs: list[dict[str, Any]] = field(default_factory=list)  # run, seed, step, dev_perplexity

@@ -30,7 +30,6 @@ DIFFERENT, WORST = 20, 10  # examples shown
 
 ChosenLines = dict[Group, NDArray[np.intp]]
 """The indices of the lines of each group in the test set."""
-NO_COUNTS: Sequence[Sequence[Counts]] = ()
 
 
 def metrics_of(test: TranslatedTest, options: EvaluationOptions) -> list[Metric]:
@@ -44,13 +43,13 @@ def score_test(
     test: TranslatedTest,
     labels: Sequence[str],
     options: EvaluationOptions,
-    given: Sequence[Sequence[Counts]] = NO_COUNTS,
+    extra: Sequence[Sequence[Counts]] = (),
 ) -> list[Figure]:
     """Score all systems on each group of lines; the first is the baseline of the paired tests.
 
-    A group's score is the corpus score of its pairs, no mean over sentences. `given` are counts
-    [lines, 2] that the texts do not give, by system and run. The test gets its groups, metrics and
-    examples. Raises UserError as `make_metrics` does.
+    A group's score is the corpus score of its pairs, no mean over sentences. `extra` has counts
+    [lines, 2] that do not come from the texts, by system and run. The test gets its groups, metrics
+    and examples. Raises UserError as `make_metrics` does.
     """
     metrics = [*metrics_of(test, options), lost_text(test.references)]
     counted = [*metrics, *([parts_of_lines(test.parts)] if test.parts else [])]
@@ -60,12 +59,12 @@ def score_test(
         (sentence, *_) = listed or make_metrics([SENTENCE], References(test.references))
         counted.append(sentence)
     counts = count_runs(counted, test.hypotheses)
-    names = dict.fromkeys(name for runs in given for run in runs for name in run)
+    names = dict.fromkeys(name for runs in extra for run in runs for name in run)
     for name in sorted(names, key=list(MODEL_METRICS).__contains__):  # --scores come first
-        metrics.append(MODEL_METRICS.get(name) or Metric(name, "given for each line", "mean"))
-    for runs, given_runs in zip(counts, given, strict=False):
-        for run, given_counts in zip(runs, given_runs, strict=True):
-            run.update(given_counts)
+        metrics.append(MODEL_METRICS.get(name) or Metric(name, "read from a file", "mean"))
+    for runs, extra_runs in zip(counts, extra, strict=False):
+        for run, extra_counts in zip(runs, extra_runs, strict=True):
+            run.update(extra_counts)
     chosen = choose_lines(len(test.references), test.lengths, options.bounds, test.trained)
     figures, repeated = list[Figure](), repeats(test.references)
     bootstrap = options.samples, options.seed

@@ -1,8 +1,8 @@
 """What models make of test sets: translations, kept by content, and likelihoods of references.
 
 KEY.txt has the translations, and KEY.json what they were made from: text, models, search, of which
-KEY is a hash. They lie in the directory of the run, DIRECTORY/translations, and those of anything
-else in CACHE.
+KEY is a hash. They lie in the directory of the run, DIRECTORY/translations, or without a run in
+CACHE.
 """
 
 import hashlib
@@ -141,7 +141,7 @@ class KeptTranslation:
 def translate_all(
     requests: Sequence[KeptTranslation], options: EvaluationOptions
 ) -> list[list[str]]:
-    """The lines of each translation, read if they were kept, else made and kept.
+    """The lines of each translation, read if they were kept; otherwise translated and kept.
 
     Raises UserError (65) for a kept translation that was changed, and as `Translator.translate`.
     """
@@ -190,7 +190,7 @@ def _requests_of(
 ) -> list[KeptTranslation]:
     """The translations of a test by the models of its system number `s`.
 
-    With decode.length=forced and no column of lengths, these are those of the references.
+    With decode.length=forced and no column of lengths, outputs are as long as the references.
     """
     requests = []
     for model in system.models:

@@ -60,7 +60,7 @@ def compare(
     metrics: Sequence[str] = ("BLEU", "chrF2"),
     samples: int = 40,
     seed: int = 7,
-    given: Sequence[Sequence[Mapping[str, Floats]]] = (),
+    extra: Sequence[Sequence[Mapping[str, Floats]]] = (),
     **test: Any,
 ) -> Report:
     """The report of translations by label and run; lengths are those of the references."""
@@ -70,7 +70,7 @@ def compare(
     }  # fmt: skip
     translated = TranslatedTest(right, list(hypotheses.values()), **(values | test))
     options = EvaluationOptions(bounds=bounds, metrics=metrics, samples=samples, seed=seed)
-    figures = score_test(translated, list(hypotheses), options, given)
+    figures = score_test(translated, list(hypotheses), options, extra)
     systems = [
         ComparedSystem(label, None, 1_234_567, 2_112, [
             {"run": f"runs/{label}-seed{n}", "seed": n, "step": 640, "dev_perplexity": 5.0 + n}
