@@ -272,10 +272,10 @@ def evaluate(
     """Score systems by source length, with intervals, and test each against the first.
 
     `systems` are model directories, which translate the file `source`, or files of translations, by
-    the labels that tables show; "runs/a,runs/b" is an ensemble. `reference` is the file of the
-    right translations. `nmt.evaluation.text.render` makes of the report what nmt-evaluate prints,
-    and `report.figures` are rows of plain numbers, as for a pandas.DataFrame. Raises UserError: 2
-    for what does not fit together, 65 for files of unequal lines, 66 for what is not there.
+    the labels that tables show. `reference` is the file of the right translations.
+    `nmt.evaluation.text.render` makes of the report what nmt-evaluate prints, and `report.figures`
+    are rows of plain numbers, as for a pandas.DataFrame. Raises UserError: 2 for what does not fit
+    together, 65 for files of unequal lines, 66 for what is not there.
 
     >>> report = nmt.evaluate({"baseline": "runs/a", "mine": "out.txt"}, "test.en", "test.de")
     >>> report.figure("BLEU", "mine").mean

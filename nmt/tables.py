@@ -19,8 +19,8 @@ from nmt.config.sweeps import Sweep
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.evaluation import text
-from nmt.evaluation.metrics import of_language
-from nmt.evaluation.options import LEAST_SAMPLES, METRICS, EvaluationOptions, check_bounds
+from nmt.evaluation.metrics import names_of_metrics
+from nmt.evaluation.options import LEAST_SAMPLES, EvaluationOptions, check_bounds
 from nmt.evaluation.report import Report
 from nmt.evaluation.run import evaluate
 from nmt.evaluation.systems import System, SystemModel
@@ -106,7 +106,7 @@ def make_table(
 ) -> tuple[list[Report], UserError | None]:
     """Train what is not finished, then report, by corpus; `launch` where Hydra has a launcher.
 
-    A run that fails does not stop the others: the tables are made without it and say so, and the
+    A run that fails stops no other run: the tables are made without it and say so, and the
     error (70) is returned; so is that of a file that cannot be written (74). The reports are
     written next to the runs, as NAME.html, .json, .tsv and .txt.
     """
@@ -115,7 +115,7 @@ def make_table(
     corpora = prepare_corpora(runs)
     finished, failed = train_all(runs, corpora, launch)
     notes = [*table.scale.remarks, *table.notes, *(f"{run.name}: {run.why}." for run in failed)]
-    by_corpus: dict[str, list[PlannedRun]] = {}  # runs on different ones make reports of their own
+    by_corpus: dict[str, list[PlannedRun]] = {}  # each corpus has a report
     for run in finished:
         by_corpus.setdefault(run.settings.data.name, []).append(run)
     reports, unwritten = list[Report](), None
@@ -139,15 +139,21 @@ def plan_table(sweep: Sweep) -> PlannedTable:
     """
     if "name" in sweep.chosen:
         raise UserError("name=: each run of a table has its own; use runs=DIR")
+    names = {o.value() for job in sweep.jobs for o in job if o.key_or_group == "run"}
+    if "encoding" in sweep.chosen and len(names) > 1:
+        raise UserError(
+            f"encoding=: {sweep} is a list of runs, each with its own encoding; choose runs by "
+            "run=R1,R2, or compare encodings by experiment=compare"
+        )
     runs, left_out = plan_runs(sweep)
     outputs.check_writable([], directories={run.directory.parent for run in runs})
     scale = read_part(TableScale, runs[0].experiment)
     report = read_part(TableReport, runs[0].experiment)
     check_bounds(scale.bounds, "bounds=")
     for language in {run.settings.data.target_language for run in runs}:
-        known = of_language(METRICS, language)
-        if unknown := [name for name in report.table.metrics if name not in known]:
-            choose = f"for {language}, choose from {', '.join(known)}"
+        metrics = names_of_metrics(language)
+        if unknown := [name for name in report.table.metrics if name not in metrics]:
+            choose = f"for {language}, choose from {', '.join(metrics)}"
             raise UserError(f"table.metrics: no metric {unknown[0]}; {choose}")
     absent: dict[str, list[str]] = {}  # why -> runs
     for overrides, error in left_out:
@@ -173,7 +179,7 @@ def systems_of_runs(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared])
     for first, *others in rows.values():
         fingerprint = str(corpora[first.name].facts["fingerprint"])
         models = [
-            SystemModel(str(run.directory), (run.directory,), run.settings, fingerprint)
+            SystemModel(str(run.directory), run.directory, run.settings, fingerprint)
             for run in (first, *others)
         ]
         systems.append(System(_label(first), models))

@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 import pytest
 
 from nmt.cli import train
-from nmt.processes import LoggedCommand
+from nmt.sweep import LoggedCommand
 
 Start = Callable[[LoggedCommand], int]
 

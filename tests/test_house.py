@@ -14,7 +14,7 @@ from tests.pages import ROOT, rooms
 FILES = sorted((ROOT / "nmt").rglob("*.py")) + sorted((ROOT / "scripts").rglob("*.py"))
 ROOMS = rooms()  # room -> rooms that it may import, as docs/architecture.md says
 BASE = {"config", "errors", "figure"}
-SWEEP = {"sweep", "processes", "tables", "lengthen"}  # files of one room
+SWEEP = {"sweep", "tables", "lengthen"}  # files of one room
 
 
 @cache

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nmt import processes
-from nmt import sweep as run
+from nmt import sweep
 from nmt.config.compose import experiment_of
 from nmt.errors import UserError
-from nmt.processes import LoggedCommand
+from nmt.sweep import LoggedCommand
 
 
 class Fake:
@@ -42,7 +41,7 @@ class Fake:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "PAUSE", 0.001)
+    monkeypatch.setattr(sweep, "PAUSE", 0.001)
     Fake.alive = Fake.most = 0
 
 
@@ -55,7 +54,7 @@ def test_a_failure_stops_no_other_and_at_once_is_the_most(
 ) -> None:
     codes = {"a": 0, "b": 70, "c": -9, "d": 0, "e": 0}
     made = iter([2, 5, 1, 3, 2])
-    found = processes.run_all(
+    found = sweep.run_all(
         commands("abcde"),
         2,
         lambda name: f"is {name}",
@@ -85,7 +84,7 @@ def test_a_signal_stops_all_and_a_second_one_leaves_no_process_behind() -> None:
     timer.start()
     ready = iter(made)
     with pytest.raises(UserError, match="SIGUSR1") as caught:
-        processes.run_all(commands("abc"), 2, lambda name: "", start=lambda one, gpu: next(ready))
+        sweep.run_all(commands("abc"), 2, lambda name: "", start=lambda one, gpu: next(ready))
     assert caught.value.code == 138 and waited == made  # c never began
     assert "resume with the same command" in str(caught.value)
     assert signal.getsignal(signal.SIGUSR1) is former
@@ -95,14 +94,14 @@ def test_a_real_process_goes_on_with_its_log(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_bytes(b"before\n")
     one = LoggedCommand("a", ["encoding=nonsense"], log)
-    assert processes.run_all([one], 1, lambda name: "") == {"a": 2}
+    assert sweep.run_all([one], 1, lambda name: "") == {"a": 2}
     assert log.read_bytes().startswith(b"before\n")
-    assert "no such option" in processes.last_line(log)
+    assert "no such option" in sweep.last_line(log)
 
 
 def test_gpus_are_dealt_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-x")
-    assert processes.gpus() == ["4", "GPU-x"]
+    assert sweep.gpus() == ["4", "GPU-x"]
     seen: list[tuple[str, str | None]] = []
 
     def start(command: LoggedCommand, gpu: str | None) -> Fake:
@@ -110,20 +109,20 @@ def test_gpus_are_dealt_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         return Fake(0, {"a": 3}.get(command.name, 1))
 
     work = [*commands("abc"), LoggedCommand("d", ["--device", "cuda:1"], tmp_path / "log")]
-    processes.run_all(work, 2, lambda name: "", start=start)
+    sweep.run_all(work, 2, lambda name: "", start=start)
     assert seen == [("a", "4"), ("b", "GPU-x"), ("c", "GPU-x"), ("d", None)]
     settings = experiment_of(["run=R1", "scale=wmt19"]).settings
-    assert run.free_slots(settings) == 2
+    assert sweep.free_slots(settings) == 2
     settings.trainer.device = "cuda:1"
-    assert run.free_slots(settings) == 1
+    assert sweep.free_slots(settings) == 1
     settings.trainer.device = "cuda"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(6)), raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    slots = run.free_slots(settings)  # a quota may allow fewer
+    slots = sweep.free_slots(settings)  # a quota may allow fewer
     assert 1 <= slots <= 6
     settings.trainer.threads = 4
-    assert run.free_slots(settings) == max(1, slots // 4)
+    assert sweep.free_slots(settings) == max(1, slots // 4)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-    processes.run_all(commands("e"), 1, lambda name: "", start=start)
+    sweep.run_all(commands("e"), 1, lambda name: "", start=start)
     assert seen[-1] == ("e", None)  # the one there is: nothing to choose

@@ -9,8 +9,7 @@ import pytest
 from nmt import sweep as run
 from nmt.config.hydra_conf import parse
 from nmt.config.sweeps import sweep_of
-from nmt.processes import LoggedCommand
-from nmt.sweep import FailedRun, PlannedRun, plan_runs
+from nmt.sweep import FailedRun, LoggedCommand, PlannedRun, plan_runs
 from tests.in_process import start_by
 
 CORPUS: Any = SimpleNamespace(facts={"fingerprint": "abc"})

@@ -25,14 +25,13 @@ attention and length alone.
 def command(argv: list[str]) -> None:
     """Translate, compare, show."""
     typed = parse_arguments(argv)
-    from nmt.evaluation.diagnose import diagnose
-    from nmt.evaluation.screen import render_diagnosis
+    from nmt.evaluation.diagnose import diagnose, render
     from nmt.evaluation.systems import systems_of
 
     values = {key: value for key, value in vars(typed).items() if key in EvaluationOptions._fields}
     (system,) = systems_of([typed.model])
     diagnosis = diagnose(system, typed.text, typed.reference, EvaluationOptions(**values))
-    write_outputs(render_diagnosis(diagnosis))
+    write_outputs(render(diagnosis))
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:

@@ -3,7 +3,7 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,31 +13,28 @@ from nmt.cli.command import run
 from nmt.cli.options import SAMPLES, Parser, add_translating, decode_overrides, integer
 from nmt.cli.output import write_outputs
 from nmt.errors import UserError
-from nmt.evaluation.options import (
-    BOUNDS,
-    SEED,
-    TOKENIZERS,
-    EvaluationOptions,
-    parse_bounds,
-    parse_metrics,
-)
+from nmt.evaluation.metrics import METRICS, names_of_metrics
+from nmt.evaluation.options import BOUNDS, SEED, TOKENIZERS, EvaluationOptions, parse_bounds
 from nmt.system import outputs
 
 if TYPE_CHECKING:
-    from nmt.evaluation.report import Report
     from nmt.evaluation.systems import System
     from nmt.evaluation.testsets import ParallelFiles
 
 USAGE = """nmt-evaluate SYSTEM [SYSTEM ...] [OPTION ...] [decode.KEY=VALUE ...]
 
   nmt-evaluate runs/toy/absolute-seed{1,2,3} runs/toy/relative-seed{1,2,3} -o report.html
-  nmt-evaluate mine=runs/toy/relative-seed1 theirs=out.txt --source test.de --reference test.en
+  nmt-evaluate mine=runs/toy/relative-seed1 baseline=out.txt --source test.de --reference test.en
   nmt-evaluate runs/compare/toy/* --test news=test.de,test.en --sort -o ranking.md"""
 ABOUT = "Score and compare runs, models and files of translations, by source length.\n"
-MANUAL = """
+LISTED = "".join(
+    f"  {name:12}{metric.title.format(tokenizer='by --tokenize', language='the target language')}\n"
+    for name, metric in METRICS.items()
+)
+MANUAL = f"""
 SYSTEM is [LABEL=]PATH: a run, checkpoint or model directory, which translates the test set, or a
-file of translations. [LABEL=]PATH,PATH,... is an ensemble. Runs whose settings differ only in the
-seed are one system. The first system is the baseline that the others are tested against.
+file of translations. Runs whose settings differ only in the seed are one system. The first system
+is the baseline that all later ones are tested against.
 
 The test set is --source and --reference (several files by repeating both), or several by --test.
 Without these it is that of the corpus that the runs were trained on. Line N of all files belongs
@@ -45,11 +42,9 @@ together; they may be .gz or .zst. With --join K, K consecutive lines of a file 
 Translations are kept in the directory of a run, otherwise in data/translations, and used again for
 the same model, text and search settings.
 
-BLEU, chrF2 and TER are those of sacreBLEU; BLEU-moses is cased BLEU on tokenised text. --metric
-also accepts TER-moses and exact, the percentage of lines equal to the reference (white space is
-normalised, case counts). A bucket is a range of source lengths; its score is the corpus score of
-its pairs. The table goes to stdout, messages to stderr.
-"""
+A bucket is a range of source lengths; its score is the corpus score of its pairs. The table goes to
+stdout, messages to stderr. --metric takes, in any case (BLEU, chrF2 and TER are sacreBLEU's):
+{LISTED}"""
 PICTURES = figure.FORMATS
 ENDINGS = (".html", ".json", ".tsv", ".md", ".txt", *PICTURES)
 
@@ -66,7 +61,7 @@ def command(argv: list[str]) -> None:
     options = EvaluationOptions(**values, command=shlex.join(["nmt-evaluate", *argv]))
     systems = systems_of(typed.systems)
     tests = tests_of(typed, systems)
-    translations = translation_files(systems, tests, typed.output_dir) if typed.output_dir else []
+    translations = name_translations(systems, tests, typed.output_dir) if typed.output_dir else []
     refuse_overwriting([*typed.output, *translations], systems, tests)
     report = evaluate(systems, tests, options)
     shown = (
@@ -75,15 +70,17 @@ def command(argv: list[str]) -> None:
         else text.render(report, typed.sort, "github" if typed.format == "markdown" else "plain")
     )
     files = [(path, text.writer_of(path, report, typed.sort)) for path in typed.output]
-    if translations:
-        files += zip(translations, translation_writers(report), strict=True)
+    outputs_of_runs = (lines for test in report.tests for runs in test.hypotheses for lines in runs)
+    for path, lines in zip(translations, outputs_of_runs, strict=False):
+        joined = "".join(f"{line}\n" for line in lines)
+        files.append((path, outputs.text_writer(partial(str, joined))))
     write_outputs(shown, *files)
     for path in [*typed.output, *filter(None, [typed.output_dir])]:
         sys.stderr.write(f"wrote {path}\n")
 
 
 def tests_of(typed: argparse.Namespace, systems: "Sequence[System]") -> "list[ParallelFiles]":
-    """The test sets that are named, or that of the runs' own corpus."""
+    """The test sets that are named, or else the one of the runs' corpus."""
     from nmt.evaluation import testsets
 
     if typed.reference:
@@ -92,7 +89,7 @@ def tests_of(typed: argparse.Namespace, systems: "Sequence[System]") -> "list[Pa
     return named or [testsets.test_of_runs(systems, typed.join)]
 
 
-def translation_files(
+def name_translations(
     systems: "Sequence[System]", tests: "Sequence[ParallelFiles]", directory: Path
 ) -> list[Path]:
     """A file for the translations of each test and run: LABEL.txt, seed and test if several."""
@@ -102,13 +99,6 @@ def translation_files(
         labels += [f"{system.label}-seed{n}" for n in seeds] if len(seeds) > 1 else [system.label]
     before = [f"{test.name}." for test in tests] if len(tests) > 1 else [""]
     return [directory / f"{test}{label}.txt" for test in before for label in labels]
-
-
-def translation_writers(report: "Report") -> Iterator[outputs.Writer]:
-    """Writers of the translations of each test and run, in the order of `translation_files`."""
-    for runs in (runs for test in report.tests for runs in test.hypotheses):
-        for lines in runs:
-            yield outputs.text_writer(partial("".join, [f"{line}\n" for line in lines]))
 
 
 def refuse_overwriting(
@@ -155,7 +145,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         if path.suffix.lower() in PICTURES:
             figure.require_matplotlib(f"-o {path}")
     typed.bounds = parse_bounds(typed.bounds)
-    typed.metrics = None if typed.metrics is None else parse_metrics(typed.metrics)
     return typed
 
 
@@ -166,6 +155,11 @@ def parse_scores(argument: str) -> tuple[tuple[str, str], Path]:
     if not name.strip() or not system or not file:
         raise UserError(f"--scores {argument}: expected NAME=SYSTEM:FILE, as comet=mine:mine.comet")
     return (name.strip(), system), Path(file)
+
+
+def name_list(text: str) -> list[str]:
+    """The type of an option that takes names, A,B."""
+    return [name.strip() for name in text.split(",")]
 
 
 def _add_texts(parser: Parser) -> None:
@@ -188,14 +182,15 @@ def _add_scores(parser: Parser) -> None:
     add("--bounds", default=buckets, metavar="N,N,...", help=what)
     what = "the model whose pieces measure length (default: the first); reference: its length"
     add("--lengths", metavar="MODEL|reference", help=what)
-    what = "scores; the first is plotted and sorts (default: BLEU, BLEU-moses, chrF2, TER)"
-    add("--metric", dest="metrics", metavar="A,B", help=what)
-    given = "a file with a number for each line, of any metric: COMET, MetricX; may be repeated"
-    add("--scores", action="append", default=[], metavar="NAME=SYSTEM:FILE", help=given)
+    defaults = ", ".join(names_of_metrics(default=True))
+    what = f"scores; the first is plotted and sorts (default: {defaults})"
+    add("--metric", dest="metrics", type=name_list, metavar="A,B", help=what)
+    what = "a file with a number for each line, of any metric: COMET, MetricX; may be repeated"
+    add("--scores", action="append", default=[], metavar="NAME=SYSTEM:FILE", help=what)
     add("--target-language", metavar="CODE", help="of the tokeniser (default: the model's, or en)")
     add("--tokenize", choices=TOKENIZERS, help="of BLEU (default: 13a; for zh, ja, ko their own)")
     add("--perplexity", action="store_true", help="add the perplexity of the references")
-    what = "why text beyond the trained length is lost: by the end sign, the place or the content"
+    what = "why text beyond the trained length is lost: by the end sign, position or content"
     add("--lost", action="store_true", help=what)
     share = "add the share of the source that is never attended to; as slow as translating"
     add("--attention", action="store_true", help=share)

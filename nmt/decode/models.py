@@ -145,11 +145,19 @@ def _pad(rows: Iterable[Sequence[int]], device: torch.device) -> Tensor:
     return to_device(rows_padded, device)
 
 
-def cross_attention(models: Sequence[Transformer], pairs: Sequence[Source]) -> list[Weights]:
+def aligning_layer(layers: Sequence[Tensor]) -> Tensor:
+    """The last decoder layer but one, which aligns best (Garg et al. 2019), or the only one."""
+    return layers[max(0, len(layers) - 2)]
+
+
+def cross_attention(
+    models: Sequence[Transformer],
+    pairs: Sequence[Source],
+    choose: Callable[[Sequence[Tensor]], Tensor] = aligning_layer,
+) -> list[Weights]:
     """[target, source] of each pair of a batch: of the steps that predict the ids of its target.
 
-    It is the mean over heads of the last decoder layer but one, which aligns best (Garg et al.
-    2019), and over models. A model of one layer has that of the layer.
+    It is the mean over heads, and over models, of what is chosen of the layers.
     """
     device = next(models[0].parameters()).device
     ids, prefixes, columns = as_inputs(pairs, device)  # [batch, source], [batch, target]
@@ -157,9 +165,8 @@ def cross_attention(models: Sequence[Transformer], pairs: Sequence[Source]) -> l
     for model in models:
         with torch.no_grad(), record_layers(model) as layers:
             model.hidden(ids, prefixes, columns)
-        chosen = layers[max(0, len(layers) - 2)]
         # without pieces for languages
-        total += chosen[:, -prefixes.shape[1] :, -ids.shape[1] :] / len(models)
+        total += choose(layers)[:, -prefixes.shape[1] :, -ids.shape[1] :] / len(models)
     means = total.cpu()
     return [
         weights[: len(pair.target), : len(pair.ids)].numpy()

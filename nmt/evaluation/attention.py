@@ -12,20 +12,25 @@ probabilities of cross-attention are added up while they are made.
 - Encodings that need the desired length get that of the translation.
 """
 
+import logging
 import random
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from nmt.corpus.grouping import by_length
 from nmt.decode.lines import LineReader
-from nmt.decode.models import as_inputs, mean_over_layers, record_layers
-from nmt.decode.sources import Source
+from nmt.decode.models import cross_attention, mean_over_layers
 from nmt.evaluation.metrics import Floats
+from nmt.evaluation.options import EvaluationOptions
+from nmt.evaluation.report import TranslatedTest
+from nmt.evaluation.scoring import choose_lines
+from nmt.evaluation.systems import System
+from nmt.evaluation.translations import load_single, read_columns
+from nmt.exchange import ctranslate2_engine
 from nmt.modeldir import Trained
-from nmt.text.vocab import PAD
+
+log = logging.getLogger(__name__)
 
 TOKENS = 4096  # of a batch, padding included
 SAMPLE = 16  # lines of a bucket whose attention is added up
@@ -36,7 +41,7 @@ It is the sum over all pieces of the translation: about 1 where both sides are e
 """
 
 
-def coverage(
+def measure_coverage(
     trained: Trained,
     sources: Sequence[str],
     translations: Sequence[str],
@@ -54,33 +59,14 @@ def coverage(
     pairs = [reader.pair(line, truncate=True) for line in lines]
     encode = trained.source.segmenter.encode  # of whole lines, which pairs may have cut
     covered = [[0.0] * len(encode(pair.protected.text)) for pair in pairs]
-    filled = [place for place, pair in enumerate(pairs) if pair.pieces]
-    for group in by_length([pairs[place].length for place in filled], tokens):
-        batch = [filled[i] for i in group]
-        rows = _cover_batch(trained, [pairs[place] for place in batch])
-        for place, row in zip(batch, rows.tolist(), strict=True):
-            # pieces that were cut off got nothing, nor did <eos> and padding
-            covered[place] = (row + covered[place])[: len(covered[place])]
+    filled = [i for i, pair in enumerate(pairs) if pair.pieces]
+    for group in by_length([pairs[i].length for i in filled], tokens):
+        batch = [filled[n] for n in group]
+        attention = cross_attention([trained.model], [pairs[i] for i in batch], mean_over_layers)
+        for i, weights in zip(batch, attention, strict=True):
+            received = weights[:-1, :-1].sum(0)  # without <eos>, and the step that produces it
+            covered[i][: len(received)] = received.tolist()  # pieces that were cut off got nothing
     return covered
-
-
-def _cover_batch(trained: Trained, pairs: Sequence[Source]) -> Tensor:  # [batch, source]
-    model = trained.model
-    source, target, columns = as_inputs(pairs, next(model.parameters()).device)
-    keys, queries = map(_all_but_last, (source, target))  # <eos>, and the step that produces it
-    with torch.inference_mode(), record_layers(model) as layers:
-        model.hidden(source, target, columns)
-    # without pieces for languages
-    p = mean_over_layers(layers)[:, -queries.shape[1] :, -keys.shape[1] :]
-    return (p * (queries[:, :, None] & keys[:, None, :])).sum(1)
-
-
-def _all_but_last(ids: Tensor) -> Tensor:
-    """Which ids [batch, length] are neither padding nor the last of their line."""
-    filled = ids != PAD
-    followed = filled & filled.roll(-1, 1)
-    followed[:, -1] = False
-    return followed
 
 
 def count_unattended(
@@ -97,9 +83,28 @@ def count_unattended(
     counts = np.zeros((len(sources), 2))
     chosen = {name: [column[i] for i in sample] for name, column in (columns or {}).items()}
     texts = [sources[i] for i in sample], [translations[i] for i in sample]
-    for line, values in zip(sample, coverage(trained, *texts, chosen), strict=True):
+    for line, values in zip(sample, measure_coverage(trained, *texts, chosen), strict=True):
         counts[line] = sum(value < LITTLE for value in values), len(values)
     return counts
+
+
+def count_attention(
+    test: TranslatedTest, s: int, system: System, options: EvaluationOptions
+) -> Floats | None:
+    """What `count_unattended` counts of the first run of system `s`, in a sample of each bucket.
+
+    None for files and exports for CTranslate2, which show no attention.
+    """
+    if not system.models or ctranslate2_engine.is_exported(system.models[0].path):
+        return None
+    log.info("observing the attention of %s", system.label)
+    sources = test.sources or []
+    chosen = choose_lines(len(sources), test.lengths, options.bounds)
+    buckets = [lines.tolist() for group, lines in chosen.items() if group.low is not None]
+    sample = sorted(i for lines in buckets for i in draw_lines(lines, sources, options.seed))
+    trained = load_single(system.models[0], options)
+    columns = read_columns(trained, test.columns[s])
+    return count_unattended(trained, sources, test.hypotheses[s][0], sample, columns)
 
 
 def draw_lines(

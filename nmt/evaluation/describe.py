@@ -29,21 +29,17 @@ SPLITS = {
 }  # decode.split in words
 
 
-def compare_systems(systems: Sequence[System]) -> list[ComparedSystem]:
-    rows = []
-    for system in systems:
-        runs = [_describe_training(model, model.run) for model in system.models if model.run]
-        row = ComparedSystem(system.label, runs=runs)
-        if facts := system.facts:
-            sizes = facts.longest, facts.parameters, facts.encoding_parameters
-            row = ComparedSystem(system.label, *sizes, runs)
-        rows.append(row)
-    return rows
+def compare_system(system: System) -> ComparedSystem:
+    runs = [_describe_training(model, model.run) for model in system.models if model.run]
+    if facts := system.facts:
+        sizes = facts.longest, facts.parameters, facts.encoding_parameters
+        return ComparedSystem(system.label, *sizes, runs)
+    return ComparedSystem(system.label, runs=runs)
 
 
 def _describe_training(model: SystemModel, run: Path) -> dict[str, Any]:
     """The training of a run, up to its newest checkpoint unless the model is an older one."""
-    facts = modeldir.read_facts(model.paths[0])
+    facts = modeldir.read_facts(model.path)
     is_checkpoint = model.fingerprint is None
     return {
         "run": str(run),
@@ -76,7 +72,7 @@ def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> 
 def notes(
     systems: Sequence[System], tests: Sequence[TranslatedTest], options: EvaluationOptions
 ) -> list[str]:
-    lines = [*options.notes, *_training_notes(systems), *_search_notes(systems)]
+    lines = [*options.notes, *_search_notes(systems)]
     lines += [note for test in tests for note in _notes_of_long_sources(test, systems)]
     if options.attention and options.bounds and any(system.models for system in systems):
         lines.append(
@@ -100,27 +96,6 @@ def _notes_of_long_sources(test: TranslatedTest, systems: Sequence[System]) -> l
             text = f"Sources of {test.name} with more than {most:,} pieces: {count:,}"
             labels_of.setdefault(f"{text}, {TOO_LONG[way]}", []).append(system.label)
     return [f"{text} ({', '.join(labels)})." for text, labels in labels_of.items()]
-
-
-def _training_notes(systems: Sequence[System]) -> list[str]:
-    """Training settings that all runs share; none where they share nothing."""
-    runs = [model.settings for system in systems for model in system.models if model.run]
-    seeds = sorted({settings.seed for settings in runs})
-    named = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
-    described = [_shared_settings(settings, named) for settings in runs]
-    return [note for note in described[0] if all(note in d for d in described)] if runs else []
-
-
-def _shared_settings(settings: Settings, seeds: str) -> list[str]:
-    model, trainer = settings.model, settings.trainer
-    limits = [f"{trainer.max_steps:,}"] if trainer.max_steps else []
-    limits += [f"those of {trainer.max_epochs:,} epochs"] if trainer.max_epochs else []
-    return [
-        f"Corpus {settings.data.name}; {model.encoder_layers}+{model.decoder_layers} layers of "
-        f"{model.dim}, {model.heads} heads; {seeds}.",
-        f"Training: updates of {trainer.batch_tokens * trainer.accumulate:,} tokens, at most "
-        f"{' or '.join(limits)}; learning rate {settings.optim.lr:g} ({settings.optim.kind}).",
-    ]
 
 
 def _search_notes(systems: Sequence[System]) -> list[str]:

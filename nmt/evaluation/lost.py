@@ -1,25 +1,25 @@
 """What of a text is lost in its translation: how much, of which part of a line, and why."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nmt.evaluation.metrics import Floats, Lines, Metric, ratio
 from nmt.evaluation.report import BEYOND, WITHIN, Figure
 from nmt.evaluation.significance import figures, resample
 
 ORDER = 6
-"""Length of the character n-grams that are counted: a word or so.
+"""Length of the character n-grams that show what is lost: a word or so.
 
 Shorter ones occur by chance, the more so the longer the text: unrelated sentences of English manual
 pages (man-de-en) share 34 % of the n-grams of orders 1 to 6 where eight are joined, but 6 % of the
 6-grams.
 """
 ORDERS = range(1, 7)
-"""Character n-grams that tell whether a part was left out: those of chrF (Popović 2015).
+"""Orders of the n-grams that tell whether a part was left out, as in chrF (Popović 2015).
 
 Single lines are judged, for which 6-grams are too few: they take twice as many whole halves for
 missing ones.
@@ -61,7 +61,7 @@ def lost_text(references: Lines) -> Metric:
 
     def count(lines: Lines) -> Floats:
         pairs = zip(expected, map(ngrams, lines), strict=True)
-        return np.array([[(e - o).total(), e.total()] for e, o in pairs], np.float64).reshape(-1, 2)
+        return np.array([_lost_and_all(*pair) for pair in pairs], np.float64).reshape(-1, 2)
 
     return replace(LOST, counts=count)
 
@@ -69,38 +69,38 @@ def lost_text(references: Lines) -> Metric:
 # Joined lines, part by part
 
 PARTS = "parts"  # counts of all parts of a line
-PLACE_METRICS = (  # two columns each
+PART_METRICS = (  # two columns each
     Metric("arrived", "share of a part's 6-grams that arrived", "share", True),
     Metric("left out", "share of the lines in which a part was left out", "share", False),
-    Metric("surplus", "6-grams of a part that are too many, over its own", "ratio", False),
+    Metric("surplus", "surplus 6-grams of a part, over the 6-grams that it has", "ratio", False),
 )
 
 
 def parts_of_lines(parts: Parts) -> Metric:
-    """Counts for each part of joined lines: [lines, places, 2 columns for each of PLACE_METRICS].
+    """Counts for each part of joined lines: [lines, parts, 2 columns for each of PART_METRICS].
 
     Counted are 6-grams of a part that no other part of its line has: how many arrived, and how
     often the translation has one of them more often than the reference. See `parts_left_out`.
     """
 
     def count(lines: Lines) -> Floats:
-        counts = np.zeros((len(lines), max(map(len, parts)), 2 * len(PLACE_METRICS)))
+        counts = np.zeros((len(lines), max(map(len, parts)), 2 * len(PART_METRICS)))
         for row, line, references in zip(counts, lines, parts, strict=True):
             output, left_out = ngrams(line), parts_left_out(line, references)
-            for place, expected in enumerate(distinctive_ngrams(references)):
-                total, out = expected.total(), left_out[place]
+            for number, expected in enumerate(distinctive_ngrams(references)):
+                total, out = expected.total(), left_out[number]
                 surplus = sum(max(0, output[gram] - n) for gram, n in expected.items())
                 arrived = total - (expected - output).total()
-                row[place] = (arrived, total, bool(out), out is not None, surplus, total)
+                row[number] = (arrived, total, bool(out), out is not None, surplus, total)
         return counts
 
     return Metric(PARTS, "", counts=count)
 
 
-def counts_at(place: int, run: Mapping[str, Floats]) -> dict[str, Floats]:
-    """The counts that PLACE_METRICS need of one run's lines, for the parts at one place."""
-    table = run[PARTS][:, place]
-    return {m.name: table[:, 2 * n : 2 * n + 2] for n, m in enumerate(PLACE_METRICS)}
+def counts_of_part(number: int, run: Mapping[str, Floats]) -> dict[str, Floats]:
+    """The counts that PART_METRICS need of one run, for part `number` of each line."""
+    table = run[PARTS][:, number]
+    return {m.name: table[:, 2 * n : 2 * n + 2] for n, m in enumerate(PART_METRICS)}
 
 
 def parts_left_out(hypothesis: str, references: Sequence[str]) -> list[bool | None]:
@@ -125,28 +125,44 @@ def parts_left_out(hypothesis: str, references: Sequence[str]) -> list[bool | No
 
 CAUSE_METRICS = (
     Metric("lost within", "share of 6-grams lost of lines within each trained length", "share"),
-    Metric("lost beyond", "the same of lines beyond it: end sign + place + content more", "share"),
+    Metric("lost beyond", "lost of longer lines: end sign + place + content more", "share"),
     Metric("end sign", "lost beyond, less what is lost with the references' lengths", "points"),
-    Metric("place", "lost with these, less what is lost of the lines' beginnings", "points"),
+    Metric("place", "lost with the references' lengths, less lost of the beginnings", "points"),
     Metric("content", "lost of the beginnings, less lost within", "points"),
 )
 
 
+class LossCounts(NamedTuple):
+    """Counts of one run, from which all CAUSE_METRICS follow: 6-grams that are lost, and all."""
+
+    within: Floats  # [lines, 2] of lines within the trained length
+    beyond: Floats  # [3, lines, 2] of longer ones: free search, forced lengths, of the beginnings
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether there are lines both within and beyond the trained length, and text to lose."""
+        return bool(self.within[:, 1].sum() and self.beyond[2, :, 1].sum())
+
+
 def causes_of_loss(
-    test: str, labels: Sequence[str], counts: Sequence[Sequence[Floats]], samples: int, seed: int
+    test: str,
+    labels: Sequence[str],
+    counts: Sequence[Sequence[LossCounts]],
+    samples: int,
+    seed: int,
 ) -> list[Figure]:
     """What each system loses of lines longer than any in its training, and why.
 
-    `counts` are those of each system's runs (`loss_counts`); none of a system that is left out.
-    The lost share of some lines is that of their references' 6-grams. The beginning of a reference
-    is as much of it as the trained length is of the line's; only 6-grams that its rest does not
-    have are counted of it. With lines pooled:
+    `counts` has the runs of each system, and none of a system that is left out. The loss of some
+    lines is the share of their references' 6-grams that is lost. The beginning of a reference is as
+    much of it as the trained length is of the line's; only 6-grams that the rest of the reference
+    does not have are counted. With lines pooled:
 
-    - within: the lost share of lines within the trained length, free search;
-    - beyond: that of the longer lines, free search;
-    - end sign: beyond, less the lost share of the same lines with forced lengths;
-    - place: that lost share with forced lengths, less that of the beginnings alone;
-    - content: the lost share of the beginnings with forced lengths, less `within`.
+    - within: the loss of lines within the trained length, free search;
+    - beyond: the loss of longer lines, free search;
+    - end sign: beyond, less the loss of the same lines with forced lengths;
+    - place: this loss with forced lengths, less the loss of the beginnings alone;
+    - content: the loss of the beginnings with forced lengths, less `within`.
 
     So end sign + place + content = beyond - within. Lines within and beyond are drawn apart.
 
@@ -155,67 +171,54 @@ def causes_of_loss(
     from it, so that `end sign` may be negative; long lines may be harder in other ways than by
     length, which counts as `content`.
     """
-    systems = {s: runs for s, runs in enumerate(counts) if runs and all(map(is_divisible, runs))}
-    parts = [
-        np.array([parts_of_run(run, samples, seed) for run in runs]) for runs in systems.values()
-    ]
+    systems = dict(zip(labels, counts, strict=True))
+    systems = {s: runs for s, runs in systems.items() if runs and all(r.is_divisible for r in runs)}
+    values = [np.array([_divide(run, samples, seed) for run in runs]) for runs in systems.values()]
     rows = []
     for number, metric in enumerate(CAUSE_METRICS if systems else ()):
         about = [
-            {"test": test, "group": group, "system": labels[s], "pairs": int(lines.sum())}
-            for s, runs in systems.items()
-            for beyond in [_beyond(runs[0])]
-            for group, lines in [(BEYOND, beyond) if number else (WITHIN, ~beyond)]
+            {"test": test, "group": BEYOND, "system": label, "pairs": len(runs[0].beyond[0])}
+            if number
+            else {"test": test, "group": WITHIN, "system": label, "pairs": len(runs[0].within)}
+            for label, runs in systems.items()
         ]
-        rows += figures(metric, [of[:, number] for of in parts], about, seed, is_tested=False)
+        rows += figures(metric, [of[:, number] for of in values], about, seed, is_tested=False)
     return rows
 
 
-def loss_counts(
+def count_losses(
     references: Lines, lengths: Sequence[int], longest: int, free: Lines, forced: Lines
-) -> Floats:
-    """Counts of one run's lines, from which all CAUSE_METRICS follow: [lines, 5].
-
-    Of the reference's 6-grams: lost by free search, all; of lines longer than `longest`, the
-    trained length: lost with forced lengths; of the beginning: lost with forced lengths, all. Of
-    the other lines the last three are -1.
-    """
-    counts = []
+) -> LossCounts:
+    """Count one run's lines, of free search and with forced lengths; `longest` in training."""
+    within, beyond = list[list[int]](), list[list[list[int]]]()
     for reference, length, *outputs in zip(references, lengths, free, forced, strict=True):
         whole, output, forced_output = map(ngrams, (reference, *outputs))
-        of_whole = [(whole - output).total(), whole.total()]
         if length <= longest:
-            counts.append([*of_whole, -1, -1, -1])
+            within.append(_lost_and_all(whole, output))
             continue
         letters = "".join(reference.split())
         cut = round(len(letters) * longest / length)
         beginning, _ = distinctive_ngrams([letters[:cut], letters[cut:]])
-        of_beginning = [(beginning - forced_output).total(), beginning.total()]
-        counts.append([*of_whole, (whole - forced_output).total(), *of_beginning])
-    return np.array(counts, np.float64).reshape(-1, 5)
+        pairs = (whole, output), (whole, forced_output), (beginning, forced_output)
+        beyond.append([_lost_and_all(*pair) for pair in pairs])
+    table = np.array(beyond, np.float64).reshape(-1, 3, 2)
+    return LossCounts(np.array(within, np.float64).reshape(-1, 2), table.swapaxes(0, 1))
 
 
-def is_divisible(counts: Floats) -> bool:
-    """Whether there are lines both within and beyond the trained length, and text to lose."""
-    beyond = _beyond(counts)
-    return bool(counts[~beyond, 1].sum() and counts[beyond, 4].sum())
+def _lost_and_all(expected: Counter[str], output: Counter[str]) -> list[int]:
+    return [(expected - output).total(), expected.total()]
 
 
-def _beyond(counts: Floats) -> NDArray[np.bool_]:
-    return counts[:, 2] >= 0  # see `loss_counts`
-
-
-def parts_of_run(counts: Floats, samples: int, seed: int) -> list[Floats]:
+def _divide(counts: LossCounts, samples: int, seed: int) -> list[Floats]:
     """The CAUSE_METRICS of one run, of all lines and of each bootstrap draw: [1 + samples] each."""
-    beyond = counts[_beyond(counts)]
-    within = _shares(counts[~_beyond(counts), :2], samples, seed)
-    columns = (0, 1), (2, 1), (3, 4)  # the same draws of lines, independent of those within
-    free, forced, beginning = (_shares(beyond[:, c], samples, seed + 1) for c in columns)
+    (within,) = _shares([counts.within], samples, seed)
+    free, forced, beginning = _shares(counts.beyond, samples, seed + 1)
     return [within, free, free - forced, forced - beginning, beginning - within]
 
 
-def _shares(counts: Floats, samples: int, seed: int) -> Floats:
-    """The first column over the second, summed over all lines and over each draw of lines."""
-    (drawn,) = resample([counts], samples, seed)
-    shares = np.array([ratio(total) for total in (counts.sum(0), *drawn)])
-    return np.where(np.isnan(shares), shares[0], shares)  # a draw without any n-gram
+def _shares(tables: Iterable[Floats], samples: int, seed: int) -> Iterator[Floats]:
+    """What is lost of all, over all lines and over each draw of lines, the same for all tables."""
+    tables = list(tables)
+    for table, drawn in zip(tables, resample(tables, samples, seed), strict=True):
+        shares = np.array([ratio(total) for total in (table.sum(0), *drawn)])
+        yield np.where(np.isnan(shares), shares[0], shares)  # a draw without any n-gram

@@ -1,7 +1,7 @@
-"""What figures are: values of counts that add up over lines.
+"""What figures are: values of counts that add up over lines. METRICS are those to choose from.
 
-BLEU, chrF, TER (sacreBLEU's), exact match, length ratio, repetition, perplexity: each is a
-`Metric`.
+BLEU, chrF2 and TER read plain (detokenised) text. Rosendahl et al. (2019) score tokenised text:
+that is BLEU-moses and TER-moses.
 """
 
 import math
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +20,13 @@ from sacrebleu.metrics.ter import TER
 
 from nmt import __version__
 from nmt.errors import Exit, UserError
-from nmt.evaluation.options import METRICS
 
 DEFAULT_TOKENIZER = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}  # as sacreBLEU maps them
 WHOLE_FOR_MOSES = ("zh", "ja")  # languages that Moses leaves unsegmented
-MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses
 # Thai to Tibetan, Myanmar, Khmer, kana, Chinese characters
 UNSPACED = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 CACHED = 2**16  # lines whose tokens are remembered, as two metrics ask for them
-EXACT, RATIO = "exact", "length ratio"
-PERPLEXITY, UNATTENDED = "perplexity", "unattended source"
+RATIO, PERPLEXITY, UNATTENDED = "length ratio", "perplexity", "unattended source"
 
 Lines = Sequence[str]
 Floats = NDArray[np.float64]
@@ -67,91 +64,146 @@ class Metric:
         return self.form in ("share", "points")
 
 
-def make_metrics(
-    names: Iterable[str],
-    references: Lines,
-    language: str = "en",
-    tokenize: str | None = None,
-    samples: int = 1000,
-    seed: int = 12345,
-) -> list[Metric]:
-    """The metrics of these names for references in `language`, then length ratio and repetition.
+class References(NamedTuple):
+    """The right translations, and what metrics depend on besides them."""
 
-    BLEU, chrF2 and TER read plain (detokenised) text. Rosendahl et al. (2019) score tokenised
-    text: that is `BLEU-moses` and `TER-moses`. `samples` and `seed` of the bootstrap only enter the
-    signatures. Raises UserError for a tokenizer that is not installed, and for a metric that the
-    language has not.
-    """
-    names = list(dict.fromkeys(names))
-    available = of_language(METRICS, language)
-    if unknown := [name for name in names if name not in available]:
-        raise UserError(
-            f"--metric {unknown[0]}: there is none for this target language; "
-            f"choose from {', '.join(available)}"
-        )
-    tokenize = tokenize or DEFAULT_TOKENIZER.get(language, "13a")
-    bootstrap = samples, seed
-    try:
-        by_name = {
-            name: _of_sacrebleu(name, references, language, tokenize, *bootstrap)
-            for name in dict.fromkeys((*names, "BLEU"))
-            if name != EXACT
-        }
-    except (ImportError, RuntimeError) as error:  # MeCab, and its dictionaries
-        said = [line.strip(" .") for line in str(error).split("\n") if line.strip()]
-        reason = "; ".join(dict.fromkeys((said[0], said[-1])))
-        raise UserError(f"--tokenize {tokenize}: {reason}", Exit.UNAVAILABLE) from None
-    about_ratio = "tokens of the translations over those of the references, as BLEU counts them"
-    # the first columns of BLEU's counts are the lengths
-    lengths = Metric(RATIO, about_ratio, "ratio", counts=by_name["BLEU"].counts)
-    if EXACT in names:
-        by_name[EXACT] = exact_match(references, f"bs:{samples}|seed:{seed}")
-    return [*(by_name[name] for name in names), lengths, REPETITION]
+    lines: Lines
+    language: str = "en"
+    tokenize: str | None = None  # of BLEU; None: by the language
+    samples: int = 1000  # of the bootstrap; signatures name these two
+    seed: int = 12345
+
+    @property
+    def tokenizer(self) -> str:
+        return self.tokenize or DEFAULT_TOKENIZER.get(self.language, "13a")
 
 
-def _of_sacrebleu(
-    name: str, references: Lines, language: str, tokenize: str, samples: int, seed: int
-) -> Metric:
-    whole = language in WHOLE_FOR_MOSES
-    bleu, ter = partial(BLEU, force=True), partial(TER, normalized=whole, asian_support=whole)
-    of_moses = f"on text tokenised by Moses ({language})"
-    lower = "lower is better; case ignored"
-    kinds: dict[str, tuple[str, Callable[..., Any]]] = {
-        "BLEU": (f"detokenised, cased, tokenizer {tokenize}", partial(bleu, tokenize=tokenize)),
-        "BLEU-moses": (f"cased, {of_moses}", partial(bleu, tokenize="none")),
-        "chrF2": ("character n-grams", CHRF),
-        "TER": (f"{lower}, as TERCom does", ter),
-        "TER-moses": (f"{lower}, {of_moses}", TER),
-    }
-    title, build = kinds[name]
-    prepare = _moses(language) if name.endswith(MOSES) else str
-    metric = build(references=[list(map(prepare, references))])
-    metric.n_bootstrap, metric.seed = samples, seed
+class Scorer(NamedTuple):
+    """How a metric counts translations, and what it makes of the sum: see `Metric`."""
+
+    counts: Callable[[Lines], Floats]
+    value: Callable[[Floats], float]
+    signature: str
+
+
+def by_sacrebleu(references: References, kind: Callable[..., Any], **options: Any) -> Scorer:
+    metric = kind(references=[references.lines], **options)
+    metric.n_bootstrap, metric.seed = references.samples, references.seed
     # sacreBLEU offers counts without the final sum only under a private name; its own
     # significance tests use the same two functions
-    return Metric(
-        *(name, title, "score", not name.startswith("TER"), str(metric.get_signature())),
-        lambda lines: np.asarray(
-            metric._extract_corpus_statistics(list(map(prepare, lines)), None), np.float64
-        ),
+    return Scorer(
+        lambda lines: np.asarray(metric._extract_corpus_statistics(lines, None), np.float64),
         lambda total: float(metric._compute_score_from_stats(total.tolist()).score),
+        str(metric.get_signature()),
     )
 
 
-def exact_match(references: Lines, signature: str) -> Metric:
+def bleu(references: References) -> Scorer:
+    return by_sacrebleu(references, BLEU, tokenize=references.tokenizer, force=True)
+
+
+def ter(references: References) -> Scorer:
+    by_characters = references.language in WHOLE_FOR_MOSES
+    return by_sacrebleu(references, TER, normalized=by_characters, asian_support=by_characters)
+
+
+def exact_match(references: References) -> Scorer:
     """The share of lines that equal their reference, in percent (Lake and Baroni 2018).
 
     White space is normalised first: none at the ends, and one space for each run of it inside.
     """
-    expected = [" ".join(line.split()) for line in references]
+    expected = [" ".join(line.split()) for line in references.lines]
 
     def count(lines: Lines) -> Floats:
         pairs = zip(lines, expected, strict=True)
         return np.array([[" ".join(line.split()) == right, 1] for line, right in pairs], np.float64)
 
-    signature = f"nrefs:1|case:mixed|space:normalised|version:nmt-{__version__}|{signature}"
-    title = "% of lines equal to the reference, white space normalised"
-    return Metric(EXACT, title, "score", True, signature, count, lambda total: 100 * ratio(total))
+    bootstrap = f"bs:{references.samples}|seed:{references.seed}"
+    signature = f"nrefs:1|case:mixed|space:normalised|version:nmt-{__version__}|{bootstrap}"
+    return Scorer(count, lambda total: 100 * ratio(total), signature)
+
+
+class ListedMetric(NamedTuple):
+    """A metric that users can choose: an entry of METRICS."""
+
+    title: str  # may hold {tokenizer} and {language}
+    scorer: Callable[[References], Scorer]
+    by_moses: bool = False  # translations and references are tokenised by Moses first
+    lower_is_better: bool = False
+    is_default: bool = True  # computed unless others are chosen
+
+
+METRICS = {
+    "BLEU": ListedMetric("detokenised, cased, tokenizer {tokenizer}", bleu),
+    "BLEU-moses": ListedMetric(
+        "cased, on text tokenised by Moses ({language})",
+        partial(by_sacrebleu, kind=BLEU, tokenize="none", force=True),
+        by_moses=True,
+    ),
+    "chrF2": ListedMetric("character n-grams", partial(by_sacrebleu, kind=CHRF)),
+    "TER": ListedMetric("case ignored, as TERCom does", ter, lower_is_better=True),
+    "TER-moses": ListedMetric(
+        "case ignored, on text tokenised by Moses ({language})",
+        ter,
+        by_moses=True,
+        lower_is_better=True,
+        is_default=False,
+    ),
+    "exact": ListedMetric(
+        "% of lines equal to the reference, white space normalised", exact_match, is_default=False
+    ),
+}
+
+
+def names_of_metrics(language: str = "en", default: bool = False) -> list[str]:
+    """The METRICS for a target language: all, or those that are computed by default."""
+    has_tokens = language not in WHOLE_FOR_MOSES
+    return [
+        name
+        for name, metric in METRICS.items()
+        if (has_tokens or not metric.by_moses) and (metric.is_default or not default)
+    ]
+
+
+def make_metrics(names: Iterable[str], references: References) -> list[Metric]:
+    """The METRICS of these names, in any case; then length ratio and repetition.
+
+    Raises UserError for a tokenizer that is not installed, and for a metric that is not one of the
+    target language.
+    """
+    available = {name.lower(): name for name in names_of_metrics(references.language)}
+    chosen = list(dict.fromkeys(available.get(name.lower(), name) for name in names))
+    if unknown := [name for name in chosen if name not in available.values()]:
+        raise UserError(
+            f"--metric {unknown[0]}: there is none for this target language; "
+            f"choose from {', '.join(available.values())}"
+        )
+    try:
+        metrics = {name: _make_metric(name, references) for name in {*chosen, "BLEU"}}
+    except (ImportError, RuntimeError) as error:  # MeCab, and its dictionaries
+        lines = [line.strip(" .") for line in str(error).split("\n") if line.strip()]
+        reason = "; ".join(dict.fromkeys((lines[0], lines[-1])))
+        raise UserError(f"--tokenize {references.tokenizer}: {reason}", Exit.UNAVAILABLE) from None
+    title = "tokens of the translations over those of the references, as BLEU counts them"
+    # the first columns of BLEU's counts are the lengths
+    lengths = Metric(RATIO, title, "ratio", counts=metrics["BLEU"].counts)
+    return [*(metrics[name] for name in chosen), lengths, REPETITION]
+
+
+def _make_metric(name: str, references: References) -> Metric:
+    listed, language = METRICS[name], references.language
+    better = "lower is better; " if listed.lower_is_better else ""
+    prepare = _moses(language) if listed.by_moses else str
+    lines = list(map(prepare, references.lines))
+    counts, value, signature = listed.scorer(references._replace(lines=lines))
+    return Metric(
+        name,
+        better + listed.title.format(tokenizer=references.tokenizer, language=language),
+        higher_is_better=not listed.lower_is_better,
+        signature=signature,
+        counts=lambda lines: counts(list(map(prepare, lines))),
+        value=value,
+    )
 
 
 def repeats(lines: Lines) -> Floats:
@@ -187,10 +239,6 @@ def is_unspaced(lines: Lines) -> bool:
     """Whether a text is mostly of a script without spaces between words, as Chinese and Thai."""
     letters = [letter for line in lines for letter in line if letter.isalpha()]
     return 2 * len(UNSPACED.findall("".join(letters))) > len(letters)
-
-
-def of_language(names: Iterable[str], language: str) -> list[str]:
-    return [n for n in names if not (n.endswith(MOSES) and language in WHOLE_FOR_MOSES)]
 
 
 @lru_cache(maxsize=4)

@@ -161,7 +161,7 @@ def join_words(items: Iterable[str]) -> str:
 
 
 def notes_of(report: Report) -> list[str]:
-    """What intervals and marks of this report mean; then its own notes."""
+    """What intervals and marks of this report mean; then the notes that it brings."""
     notes = [
         f"95%: interval, bootstrap over the pairs, {report.samples} samples, seed {report.seed}; "
         f"{_describe_seeds(report)}."

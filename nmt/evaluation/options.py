@@ -12,19 +12,17 @@ SEED = 12345  # of the bootstrap and of the sample of sentences
 TITLE = "Translation by source length"
 LEAST_SAMPLES = 40  # of the bootstrap: with fewer, no interval of 95 % has two ends
 TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")  # need no download
-DEFAULT_METRICS = ("BLEU", "BLEU-moses", "chrF2", "TER")
-METRICS = (*DEFAULT_METRICS, "TER-moses", "exact")  # all that compare text with references
 
 
 class EvaluationOptions(NamedTuple):
     """Metrics, groups, search and report of an evaluation."""
 
     bounds: Sequence[int] = BOUNDS  # last length of each bucket; none: no buckets
-    metrics: Sequence[str] | None = None  # the first one is drawn and sorts; None: the usual ones
+    metrics: Sequence[str] | None = None  # the first one is drawn and sorts; None: the default ones
     columns: Mapping[str, Path] = {}  # integers parallel to the source of the one test, by name
     lengths: str | None = None  # the model that counts pieces, or reference; None: the first
     target_language: str | None = None  # for tokenisers; None: the models', or en
-    tokenize: str | None = None  # of BLEU; None: 13a, or the language's own
+    tokenize: str | None = None  # of BLEU; None: by the target language
     samples: int = 1000  # of the bootstrap
     seed: int = SEED  # of the bootstrap
     decode: Mapping[str, Any] = {}  # key -> value, where models search otherwise than as trained
@@ -57,10 +55,3 @@ def check_bounds(bounds: Sequence[int], option: str) -> None:
     if not bounds or bounds[0] < 1 or any(a >= b for a, b in pairwise(bounds)):
         text = ",".join(map(str, bounds))
         raise UserError(f"{option}{text}: each length must be larger than the one before, from 1")
-
-
-def parse_metrics(text: str) -> list[str]:
-    """Read `BLEU,exact`, in any case; `make_metrics` refuses unknown names."""
-    by_name = {name.lower(): name for name in METRICS}
-    words = (word.strip() for word in text.split(","))
-    return list(dict.fromkeys(by_name.get(word.lower(), word) for word in words))

@@ -17,12 +17,12 @@ TESTED = 30  # below so many pairs no test is made: a bootstrap of fewer means n
 SIGNIFICANT = 0.05
 ALL, BEYOND, WITHIN = "all", "beyond training", "within training"  # names of groups
 SOURCE, REFERENCE = "source", "reference"  # whose length is the axis
-REFERENCES = "(references)"  # in place of a system: a figure of the references themselves
+REFERENCES = "(references)"  # instead of a system: a figure of the references themselves
 
 
 @dataclass(frozen=True)
 class Group:
-    """Some pairs of a test set: a bucket of lengths, those beyond training, one place, or all."""
+    """Some pairs of a test set: a bucket of lengths, those beyond training, joined ones, or all."""
 
     name: str  # `26-50`, `over 100`, `beyond training`, `2 of 3`, `all`
     pairs: int
@@ -66,7 +66,7 @@ class ComparedSystem:
     """One config, trained with one or more seeds; a file of translations has a label alone."""
 
     label: str  # as `relative, max 100`
-    longest_trained: int | None = None  # longest source in training, in its own pieces
+    longest_trained: int | None = None  # longest source in training, in pieces of the system
     parameters: int | None = None  # of the whole model
     encoding_parameters: int | None = None  # of its encodings
     runs: list[dict[str, Any]] = field(default_factory=list)  # run, seed, step, dev_perplexity
@@ -90,7 +90,9 @@ class TranslatedTest:
     columns: Mapping[int, Mapping[str, Path]] = field(default_factory=dict)  # by system
     # what scoring adds
     metrics: list[Metric] = field(default_factory=list)  # the first is the main one
-    groups: list[Group] = field(default_factory=list)  # buckets, beyond training, all; then places
+    groups: list[Group] = field(
+        default_factory=list
+    )  # buckets, beyond training, all; then parts of joined lines
     examples: list[dict[str, Any]] = field(default_factory=list)  # see `scoring.choose_examples`
 
     @property
@@ -159,8 +161,12 @@ class Report:
     def table(
         self, test: TranslatedTest, metric: str
     ) -> tuple[list[Group], dict[str, list[Figure | None]]]:
-        """The groups in which any system has a figure of this metric; the rows that have any."""
-        groups = [group for group in test.groups if any(self.row(test, group, metric))]
+        """The groups in which any system has a figure of this metric; the rows that have any.
+
+        Buckets come last: a narrow screen shows no more than the first groups.
+        """
+        groups = sorted(test.groups, key=lambda group: group.low is not None)
+        groups = [group for group in groups if any(self.row(test, group, metric))]
         rows = {
             label: [self.figure(metric, label, group.name, test.name) for group in groups]
             for label in (*self.labels, REFERENCES)

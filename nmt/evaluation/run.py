@@ -11,21 +11,19 @@ import numpy as np
 
 from nmt.decode.sources import LENGTH
 from nmt.errors import Exit, UserError
-from nmt.evaluation import lost, metrics, models
-from nmt.evaluation.describe import compare_systems, notes, provenance_of
-from nmt.evaluation.options import (
-    DEFAULT_METRICS,
-    LEAST_SAMPLES,
-    METRICS,
-    TOKENIZERS,
-    USUAL,
-    EvaluationOptions,
-    check_bounds,
-)
+from nmt.evaluation import describe, lost, metrics
+from nmt.evaluation.attention import count_attention
+from nmt.evaluation.metrics import Floats
+from nmt.evaluation.options import LEAST_SAMPLES, TOKENIZERS, USUAL, EvaluationOptions, check_bounds
 from nmt.evaluation.report import REFERENCE, SOURCE, Figure, Group, Report, TranslatedTest
-from nmt.evaluation.scoring import ExtraCounts, metrics_of, score_test
+from nmt.evaluation.scoring import metrics_of, score_test
 from nmt.evaluation.systems import System, facts_at, with_search_settings
 from nmt.evaluation.testsets import ParallelFiles, columns_of_test
+from nmt.evaluation.translations import (
+    count_likelihoods,
+    translate_tests,
+    translate_with_forced_lengths,
+)
 from nmt.exchange import ctranslate2_engine
 from nmt.exchange.settings import UNNAMED
 from nmt.text.columns import missing
@@ -57,13 +55,13 @@ def evaluate(
     read_tests = [read(files, systems, options) for files in tests]
     for test in read_tests:  # refuse what cannot be computed before hours of translation
         metrics_of(test, options)
-    extra_counts = [_read_scores(test, systems, options) for test in read_tests]
-    models.translate_tests(read_tests, systems, options)
+    scores = [_read_scores(test, systems, options) for test in read_tests]
+    translate_tests(read_tests, systems, options)
     figures = list[Figure]()
-    for test, counts in zip(read_tests, extra_counts, strict=True):
+    for test, counts in zip(read_tests, scores, strict=True):
         figures += _score(test, systems, options, counts)
     report = Report(
-        systems=compare_systems(systems),
+        systems=list(map(describe.compare_system, systems)),
         tests=read_tests,
         figures=figures,
         samples=options.samples,
@@ -71,8 +69,8 @@ def evaluate(
         title=options.title,
         date=date.today().isoformat(),
         command=options.command,
-        notes=notes(systems, read_tests, options),
-        about=provenance_of(systems, tests),
+        notes=describe.notes(systems, read_tests, options),
+        about=describe.provenance_of(systems, tests),
     )
     log.info("done in %.0f s", time.monotonic() - started)
     return report
@@ -93,24 +91,23 @@ def check(
     names = [test.name for test in tests]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"{twice}: two tests of this name; give each its own")
-    trained = [model for system in systems for model in system.models]
-    if trained and not all(test.sources for test in tests):
-        raise UserError(f"{trained[0].typed}: a model needs a text to translate; add --source SRC")
+    models = [model for system in systems for model in system.models]
+    if models and not all(test.sources for test in tests):
+        raise UserError(f"{models[0].typed}: a model needs a text to translate; add --source SRC")
     if options.lost and options.decode.get("length") == "forced":
         raise UserError("decode.length=forced: --lost compares with free lengths; leave it out")
-    for model in trained if options.perplexity else ():
-        if len(model.paths) > 1 or ctranslate2_engine.is_exported(model.paths[0]):
+    for model in models if options.perplexity else ():
+        if ctranslate2_engine.is_exported(model.path):
             raise UserError(
-                f"{model.typed}: --perplexity: of single models of this toolkit only, as "
-                "CTranslate2 scores otherwise; leave it out"
+                f"{model.typed}: --perplexity: CTranslate2 scores otherwise; leave it out"
             )
     of_one_test = [*(str(s.file) for s in systems if s.file), *["--scores"] * bool(options.scores)]
     if len(tests) > 1 and of_one_test:
         raise UserError(f"{of_one_test[0]}: of the lines of one test set; give one")
     if (len(tests) > 1 or tests[0].join > 1) and options.columns:
         raise UserError("--columns: of one test set, whose lines are not joined; give one")
-    taken = {*METRICS, *metrics.MODEL_METRICS, metrics.RATIO, lost.LOST.name}
-    taken |= {metric.name for metric in (*lost.PLACE_METRICS, *lost.CAUSE_METRICS)}
+    figures = (*metrics.MODEL_METRICS.values(), lost.LOST, *lost.PART_METRICS, *lost.CAUSE_METRICS)
+    taken = {*metrics.METRICS, metrics.RATIO, *(figure.name for figure in figures)}
     if name := next((name for name, _ in options.scores if name in taken), None):
         raise UserError(f"--scores {name}: the name of another figure; give it its own")
 
@@ -133,22 +130,20 @@ def read(
                 read_parallel(path, references, files.described)
     if unread := set(options.columns).difference(*(s.facts.columns for s in systems if s.facts)):
         log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
-    typed = options.target_language
-    side = REFERENCE if options.lengths == REFERENCE else SOURCE
+    by_reference = options.lengths == REFERENCE
+    side, texts = (REFERENCE, references) if by_reference else (SOURCE, sources)
     segmenter, unit = _unit(systems, options, side)
-    texts = references if side == REFERENCE else sources
-    lengths = None
-    if texts is not None:
-        lengths = [len(segmenter.encode(t) if segmenter else t.split()) for t in texts]
+    count = segmenter.encode if segmenter else str.split
+    language = options.target_language
     return TranslatedTest(
         references=references,
         hypotheses=hypotheses,
         name=files.name,
         about=files.about,
-        language=short_code(typed) if typed else _language(files, systems),
+        language=short_code(language) if language else _language(files, systems),
         sources=sources,
-        lengths=lengths,
-        unit=None if lengths is None else unit,
+        lengths=None if texts is None else [len(count(text)) for text in texts],
+        unit=None if texts is None else unit,
         side=side,
         trained=[_longest(system, side, segmenter) for system in systems],
         parts=parts,
@@ -228,17 +223,16 @@ def _longest(system: System, side: str, counted: Segmenter | None) -> int | None
 
 def _read_scores(
     test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions
-) -> ExtraCounts:
-    """The numbers of --scores; UserError for what does not fit the systems."""
-    labels = [system.label for system in systems]
-    extra_counts = ExtraCounts()
+) -> list[list[dict[str, Floats]]]:
+    """The numbers of --scores by system and run; UserError for what does not fit the systems."""
+    counts = [[dict[str, Floats]() for _ in system.typed] for system in systems]
+    by_label = {system.label: runs for system, runs in zip(systems, counts, strict=True)}
     for (name, label), path in options.scores.items():
-        if label not in labels:
-            raise UserError(
-                f"--scores {name}={label}: no such system; there are {', '.join(labels)}"
-            )
-        seeds = len(systems[labels.index(label)].models)
-        if seeds > 1:
+        if label not in by_label:
+            labels = ", ".join(by_label)
+            raise UserError(f"--scores {name}={label}: no such system; there are {labels}")
+        if len(by_label[label]) > 1:
+            seeds = len(by_label[label])
             raise UserError(f"--scores {name}={label}: has {seeds} seeds; name one run")
         try:
             values = np.array(read_text(path), np.float64)
@@ -248,22 +242,27 @@ def _read_scores(
         if len(values) != lines or not np.isfinite(values).all():
             each = f"the test has {lines} lines, and each needs a finite number"
             raise UserError(f"{path}: {len(values)} lines; {each}", Exit.DATA)
-        counts_of_lines = np.stack([values, np.ones(lines)], axis=1)
-        extra_counts.setdefault(name, {})[labels.index(label)] = [counts_of_lines]
-    return extra_counts
+        by_label[label][0][name] = np.stack([values, np.ones(lines)], axis=1)
+    return counts
 
 
 def _score(
-    test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions, extra: ExtraCounts
+    test: TranslatedTest,
+    systems: Sequence[System],
+    options: EvaluationOptions,
+    counts: Sequence[Sequence[dict[str, Floats]]],
 ) -> list[Figure]:
-    labels = [system.label for system in systems]
+    """Score a translated test; `counts` are those of --scores."""
     log.info("scoring %s: %d pairs", test.name, len(test.references))
     _warn_of_metrics(test, options)
-    if options.perplexity:
-        extra[metrics.PERPLEXITY] = models.count_likelihoods(test, systems, options)
-    if options.attention and options.bounds and test.sources is not None:
-        extra[metrics.UNATTENDED] = models.count_attention(test, systems, options)
-    figures = score_test(test, labels, options, extra)
+    for s, system in enumerate(systems):
+        for run, model in zip(counts[s], system.models if options.perplexity else (), strict=False):
+            run[metrics.PERPLEXITY] = count_likelihoods(test, s, system.label, model, options)
+        if options.attention and options.bounds and test.sources is not None:
+            attention = count_attention(test, s, system, options)
+            if attention is not None:
+                counts[s][0][metrics.UNATTENDED] = attention
+    figures = score_test(test, [system.label for system in systems], options, counts)
     return figures + _divide_losses(test, systems, options) if options.lost else figures
 
 
@@ -272,18 +271,18 @@ def _warn_of_metrics(test: TranslatedTest, options: EvaluationOptions) -> None:
     whole = test.language in metrics.WHOLE_FOR_MOSES  # each character is a word of TER
     outputs = [line for runs in test.hypotheses for run in runs for line in run]
     slow = sum(len(line if whole else line.split()) > SLOW_FOR_TER for line in outputs)
-    if slow and any(name.startswith("TER") for name in options.metrics or DEFAULT_METRICS):
+    if slow and any(name.startswith("TER") for name in options.metrics or ["TER"]):
         log.warning(
             "TER: %s outputs have more than %d %s, each of which takes sacreBLEU seconds; "
             "--metric BLEU,chrF2 leaves it out",
             *(f"{slow:,}", SLOW_FOR_TER, "characters" if whole else "words"),
         )
-    tokenize = options.tokenize or metrics.DEFAULT_TOKENIZER.get(test.language, "13a")
-    if tokenize in ("13a", "intl", "none") and metrics.is_unspaced(test.references):
+    tokenizer = metrics.References([], test.language, options.tokenize).tokenizer
+    if tokenizer in ("13a", "intl", "none") and metrics.is_unspaced(test.references):
         log.warning(
             "%s: the references have no spaces between words, and tokenizer %s takes a line for "
             "one word; give --target-language zh, ja or ko, or --tokenize char",
-            *(test.name, tokenize),
+            *(test.name, tokenizer),
         )
 
 
@@ -291,10 +290,10 @@ def _divide_losses(
     test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions
 ) -> list[Figure]:
     """Divide the loss beyond the trained length into its causes, with forced lengths."""
-    forced = models.translate_with_forced_lengths(test, systems, options)
+    forced = translate_with_forced_lengths(test, systems, options)
     counts = [
         [
-            lost.loss_counts(test.references, test.lengths or [], longest or 0, *pair)
+            lost.count_losses(test.references, test.lengths or [], longest or 0, *pair)
             for pair in (zip(free, same, strict=True) if same else ())
         ]
         for free, same, longest in zip(test.hypotheses, forced, test.trained, strict=True)

@@ -8,90 +8,87 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.evaluation.lost import PLACE_METRICS, counts_at, lost_text, parts_of_lines
+from nmt.evaluation.lost import PART_METRICS, counts_of_part, lost_text, parts_of_lines
 from nmt.evaluation.metrics import (
     MODEL_METRICS,
     REPETITION,
     UNATTENDED,
     Floats,
     Metric,
+    References,
     make_metrics,
-    of_language,
+    names_of_metrics,
     ratio,
     repeats,
 )
-from nmt.evaluation.options import DEFAULT_METRICS, EvaluationOptions
+from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import ALL, BEYOND, REFERENCES, Figure, Group, TranslatedTest
-from nmt.evaluation.significance import count_runs, score_group
+from nmt.evaluation.significance import Counts, count_runs, score_group
 
 SENTENCE = "chrF2"  # scores single sentences: BLEU and TER say little of so few words
 DIFFERENT, WORST = 20, 10  # examples shown
 
-ExtraCounts = dict[str, dict[int, list[Floats]]]
-"""Counts [lines, 2] of figures that the texts do not give: by name, system and run."""
 ChosenLines = dict[Group, NDArray[np.intp]]
 """The indices of the lines of each group in the test set."""
 
 
 def metrics_of(test: TranslatedTest, options: EvaluationOptions) -> list[Metric]:
-    names = options.metrics or of_language(DEFAULT_METRICS, test.language)
-    bootstrap = options.samples, options.seed
-    return make_metrics(names, test.references, test.language, options.tokenize, *bootstrap)
+    """The metrics that are chosen, or else the default ones; raises what `make_metrics` does."""
+    names = options.metrics or names_of_metrics(test.language, default=True)
+    about = test.language, options.tokenize, options.samples, options.seed
+    return make_metrics(names, References(test.references, *about))
 
 
 def score_test(
-    test: TranslatedTest, labels: Sequence[str], options: EvaluationOptions, extra: ExtraCounts
+    test: TranslatedTest,
+    labels: Sequence[str],
+    options: EvaluationOptions,
+    extra: Sequence[Sequence[Counts]] = (),
 ) -> list[Figure]:
     """Score all systems on each group of lines; the first is the baseline of the paired tests.
 
-    A group's score is the corpus score of its pairs, no mean over sentences. The test gets its
-    groups, metrics and examples. Raises UserError as `make_metrics` does.
+    A group's score is the corpus score of its pairs, no mean over sentences. `extra` has counts
+    [lines, 2] that do not come from the texts, by system and run. The test gets its groups, metrics
+    and examples. Raises UserError as `make_metrics` does.
     """
     metrics = [*metrics_of(test, options), lost_text(test.references)]
+    counted = [*metrics, *([parts_of_lines(test.parts)] if test.parts else [])]
     sentence = None
     if test.sources is not None and test.lengths is not None:
         listed = [metric for metric in metrics if metric.name == SENTENCE]
-        (sentence, *_) = listed or make_metrics([SENTENCE], test.references, test.language)
-    unlisted = [sentence] if sentence else []
-    unlisted += [parts_of_lines(test.parts)] if test.parts else []
-    counts = count_runs([*unlisted, *metrics], test.hypotheses)
-    metrics += _add_counts(counts, extra)
-    bootstrap = options.samples, options.seed
+        (sentence, *_) = listed or make_metrics([SENTENCE], References(test.references))
+        counted.append(sentence)
+    counts = count_runs(counted, test.hypotheses)
+    names = dict.fromkeys(name for runs in extra for run in runs for name in run)
+    for name in sorted(names, key=list(MODEL_METRICS).__contains__):  # --scores come first
+        metrics.append(MODEL_METRICS.get(name) or Metric(name, "read from a file", "mean"))
+    for runs, extra_runs in zip(counts, extra, strict=False):
+        for run, extra_counts in zip(runs, extra_runs, strict=True):
+            run.update(extra_counts)
     chosen = choose_lines(len(test.references), test.lengths, options.bounds, test.trained)
     figures, repeated = list[Figure](), repeats(test.references)
+    bootstrap = options.samples, options.seed
     for group, lines in chosen.items():
         on_axis = group.low is not None  # attention is of a sample of each bucket
         scored = [m for m in metrics if on_axis or m.name != UNATTENDED]
         figures += score_group(scored, counts, lines, _about(test, labels, group), *bootstrap)
-    test.groups = list(chosen)
-    for place, group, lines in _places(test):
-        test.groups.append(group)
-        of_place = [[counts_at(place, run) for run in runs] for runs in counts]
-        about = _about(test, labels, group)
-        figures += score_group(PLACE_METRICS, of_place, lines, about, *bootstrap)
-    for group, lines in chosen.items():
         share = ratio(repeated[lines].sum(0))
         if not math.isnan(share):
             row = test.name, group.name, group.pairs, REFERENCES, REPETITION.name
             figures.append(Figure(*row, share))
+    test.groups = list(chosen)
+    for number, group, lines in _list_parts(test):
+        test.groups.append(group)
+        of_part = [[counts_of_part(number, run) for run in runs] for runs in counts]
+        about = _about(test, labels, group)
+        figures += score_group(PART_METRICS, of_part, lines, about, *bootstrap)
     scored_names = {figure.metric for figure in figures}
-    test.metrics = [m for m in (*metrics, *PLACE_METRICS) if m.name in scored_names]
+    test.metrics = [m for m in (*metrics, *PART_METRICS) if m.name in scored_names]
     if sentence:
         scores = [[sentence.value(row) for row in runs[0][SENTENCE]] for runs in counts]
         buckets = [lines.tolist() for group, lines in chosen.items() if group.low is not None]
         test.examples = choose_examples(test, np.array(scores), buckets)
     return figures
-
-
-def _add_counts(counts: Sequence[Sequence[dict[str, Floats]]], extra: ExtraCounts) -> list[Metric]:
-    """Add counts that the texts do not give to those of the runs; returns their metrics."""
-    for name, systems in extra.items():
-        for s, runs in systems.items():
-            for run, values in zip(counts[s], runs, strict=False):  # attention: of the first run
-                run[name] = values
-    return [
-        MODEL_METRICS.get(name) or Metric(name, "given for each line", "mean") for name in extra
-    ]
 
 
 def choose_lines(
@@ -123,20 +120,19 @@ def choose_lines(
 def _about(test: TranslatedTest, labels: Sequence[str], group: Group) -> list[dict[str, object]]:
     """All of a group's rows but their numbers, by system."""
     of_group = {"test": test.name, "group": group.name, "pairs": group.pairs}
-    trained = test.trained or [None] * len(labels)
     return [
         {**of_group, "system": label, "unseen": group.is_unseen(longest)}
-        for label, longest in zip(labels, trained, strict=True)
+        for label, longest in zip(labels, test.trained, strict=True)
     ]
 
 
-def _places(test: TranslatedTest) -> Iterator[tuple[int, Group, NDArray[np.intp]]]:
-    """For each number of joined lines, the lines of each of their parts: place, group, lines."""
+def _list_parts(test: TranslatedTest) -> Iterator[tuple[int, Group, NDArray[np.intp]]]:
+    """The parts of joined lines, by how many are joined: number of the part, group, lines."""
     sizes = np.array([len(references) for references in test.parts or ()])
     for size in sorted(set(sizes.tolist()) - {0, 1}):
         lines = np.flatnonzero(sizes == size)
-        for place in range(size):
-            yield place, Group(f"{place + 1} of {size}", len(lines)), lines
+        for number in range(size):
+            yield number, Group(f"{number + 1} of {size}", len(lines)), lines
 
 
 def choose_examples(

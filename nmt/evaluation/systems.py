@@ -1,4 +1,4 @@
-"""The systems of an evaluation: models, ensembles, files; runs that differ in the seed are one."""
+"""The systems of an evaluation: models or files; runs that differ in the seed are one."""
 
 import json
 import logging
@@ -30,38 +30,33 @@ IGNORED_KEYS = ("seed", *WITHOUT_EFFECT, "decode.batch_tokens", "decode.window")
 
 
 class SystemModel(NamedTuple):
-    """A model, or an ensemble: the mean of the probabilities of several models.
+    """A run, a checkpoint or a model directory."""
 
-    Settings are those of the first: its corpus, and how it searches unless told otherwise.
-    """
-
-    typed: str  # PATH or PATH,PATH,... as typed
-    paths: tuple[Path, ...]  # runs, checkpoints or model directories
+    typed: str
+    path: Path  # of a run: its checkpoint
     settings: Settings
     fingerprint: str | None  # of what a run was trained on; None: no run
 
     @property
     def run(self) -> Path | None:
         """The directory of the run that it is, or of which it is a checkpoint; None: neither."""
-        if len(self.paths) > 1:
-            return None
-        (path,) = self.paths
-        if is_run(path):
-            return path
-        above = path.parent if path.parent.name == "checkpoints" else path.resolve().parent
+        if is_run(self.path):
+            return self.path
+        above = self.path.parent
+        above = above if above.name == "checkpoints" else self.path.resolve().parent
         return above.parent if above.name == "checkpoints" and is_run(above.parent) else None
 
 
 class ModelFacts(NamedTuple):
-    """Facts of a system's first model, without its weights; sizes are those of an ensemble."""
+    """Facts of a system's first model, without its weights."""
 
     parameters: int
     encoding_parameters: int
-    longest: int | None  # longest source in training, in its own pieces; None: unknown
+    columns: frozenset[str]  # integers parallel to the source that it reads
     segmenter: Segmenter  # of the source
-    columns: frozenset[str]  # integers parallel to the source that it reads, alone or with others
-    target_longest: int | None  # longest target in training, likewise
+    longest: int | None  # longest source in training, in pieces of this model; None: unknown
     target_segmenter: Segmenter
+    target_longest: int | None
     source_limit: int | None = None  # pieces of the longest source that it holds; None: any
 
     def of(self, side: str) -> tuple[Segmenter, int | None]:
@@ -95,13 +90,12 @@ class System(NamedTuple):
 def is_run(path: Path) -> bool:
     """Whether a directory is a run of nmt-train, and not a model directory."""
     model = (path / manifest.NAME).exists() or (path / modeldir.FACTS).exists()
-    return not model and os.path.lexists(
-        path / modeldir.CONFIG
-    )  # damaged, it is refused, not overlooked
+    # a damaged config is refused, not overlooked
+    return not model and os.path.lexists(path / modeldir.CONFIG)
 
 
 def systems_of(arguments: Sequence[str]) -> list[System]:
-    """Read arguments [LABEL=]PATH[,PATH...]; runs of one config are one system.
+    """Read arguments [LABEL=]PATH; runs of one config are one system.
 
     Logs next to runs, which `runs/toy/*` names too, are left out. Raises UserError: 2 for a label
     that is no name of a file, 66 for a path that is not there, 65 for a directory without a model.
@@ -113,51 +107,39 @@ def systems_of(arguments: Sequence[str]) -> list[System]:
     return group_by_config([_parse_system(a) for a in arguments if a not in logs])
 
 
-def systems_at(places: Mapping[str, str]) -> list[System]:
-    """The systems of paths, or of PATH,PATH,..., by label; raises what `systems_of` does."""
-    return group_by_config([_system_at(place, label) for label, place in places.items()])
+def systems_at(paths: Mapping[str, str]) -> list[System]:
+    """The systems at paths, by label; raises what `systems_of` does."""
+    return group_by_config([_system_at(Path(path), label) for label, path in paths.items()])
 
 
 def _parse_system(argument: str) -> System:
-    """Read [LABEL=]PATH[,PATH...]; what exists as it stands has no label."""
-    label, equals, place = argument.partition("=")
-    if not equals or _paths(argument)[0].exists():
-        return _system_at(argument)
-    if not place or INVALID_IN_LABEL.search(label) or label.strip() in ("", REFERENCES):
+    """Read [LABEL=]PATH; what exists as it stands has no label."""
+    label, equals, path = argument.partition("=")
+    if not equals or Path(argument).exists():
+        return _system_at(Path(argument))
+    if not path or INVALID_IN_LABEL.search(label) or label.strip() in ("", REFERENCES):
         raise UserError(f"{argument}: expected LABEL=PATH, the label fit for a file name")
-    return _system_at(place, label.strip())
+    return _system_at(Path(path), label.strip())
 
 
-def _system_at(argument: str, label: str | None = None) -> System:
-    paths = _paths(argument)
-    name, is_named = label or "+".join(map(_default_label, paths)), label is not None
-    if not paths[0].exists():
-        raise UserError(f"{argument}: no such file or directory", Exit.NO_INPUT)
-    if not paths[0].is_dir():
-        return System(name, [], paths[0], is_named=is_named)
+def _system_at(path: Path, label: str | None = None) -> System:
+    name, is_named = label or _default_label(path), label is not None
+    if not path.exists():
+        raise UserError(f"{path}: no such file or directory", Exit.NO_INPUT)
+    if not path.is_dir():
+        return System(name, [], path, is_named=is_named)
     for below in ("*", "*/*"):
-        if any(map(is_run, paths[0].glob(below))):
-            raise UserError(f"{argument}: a folder of runs; name the runs, as {argument}/{below}")
-    for path in filter(is_run, paths):
+        if any(map(is_run, path.glob(below))):
+            raise UserError(f"{path}: a folder of runs; name the runs, as {path}/{below}")
+    if is_run(path):
         step, last = progress(path)
         if step < last:
-            log.warning(
-                "%s: at step %d of %d, not finished; its best checkpoint so far is evaluated",
-                *(path, step, last),
-            )
-    checkpoints = tuple(map(modeldir.locate, paths))  # the same ones, though training goes on
-    run = len(paths) == 1 and is_run(paths[0])
-    fingerprint = str(modeldir.read_facts(checkpoints[0])["fingerprint"]) if run else None
-    model = SystemModel(argument, checkpoints, _settings_of(paths[0]), fingerprint)
+            message = "%s: at step %d of %d, not finished; its best checkpoint so far is evaluated"
+            log.warning(message, path, step, last)
+    checkpoint = modeldir.locate(path)  # the same one, though training goes on
+    fingerprint = str(modeldir.read_facts(checkpoint)["fingerprint"]) if is_run(path) else None
+    model = SystemModel(str(path), checkpoint, _settings_of(path), fingerprint)
     return System(name, [model], is_named=is_named)
-
-
-def _paths(argument: str) -> tuple[Path, ...]:
-    """A path, or the directories PATH,PATH,..., which are an ensemble."""
-    directories = [Path(path) for path in argument.split(",")]
-    if Path(argument).exists() or not all(path.is_dir() for path in directories):
-        return (Path(argument),)
-    return tuple(directories)
 
 
 def _default_label(path: Path) -> str:
@@ -193,14 +175,14 @@ def group_by_config(systems: Sequence[System]) -> list[System]:
         by_config.setdefault(config, group)
         if system.is_named:
             by_label.setdefault(system.label, group)
-        _refuse_unlike(system, [other.models[0] for other in group])
+        _refuse_unlike(system, [earlier.models[0] for earlier in group])
         group.append(system)
     grouped = list(map(_join_seeds, groups))
     labels = [system.label for system in grouped]
-    if twice_named := next((label for label in labels if labels.count(label) > 1), None):
+    if twice := next((label for label in labels if labels.count(label) > 1), None):
         raise UserError(
-            f"{twice_named}: two systems of this name; give each a LABEL=PATH of its own (seeds of "
-            "one system are runs, not checkpoints, averaged models or files)"
+            f"{twice}: two systems of this name; give each another LABEL=PATH (seeds of one system "
+            "are runs, not checkpoints, averaged models or files)"
         )
     return grouped
 
@@ -222,15 +204,15 @@ def _refuse_unlike(system: System, earlier: Sequence[SystemModel]) -> None:
     """Raise UserError for a run whose label has another config, or whose seed is there already."""
     (run,) = system.models
     if system.is_named and earlier:
-        config, other = _config(run), _config(earlier[0])
-        keys = sorted({*config, *other} - {"parent"})  # a label joins those of several parents
-        if differ := [key for key in keys if config.get(key) != other.get(key)]:
+        config, first = _config(run), _config(earlier[0])
+        keys = sorted({*config, *first} - {"parent"})  # a label joins runs of several parents
+        if differ := [key for key in keys if config.get(key) != first.get(key)]:
             raise UserError(
                 f"{system.label}: {earlier[0].typed} and {run.typed} are of two configs "
-                f"({differ[0]}: {other.get(differ[0])} and {config.get(differ[0])}); "
-                "give each its own LABEL="
+                f"({differ[0]}: {first.get(differ[0])} and {config.get(differ[0])}); "
+                "give each another LABEL="
             )
-    if twice := next((o for o in earlier if o.settings.seed == run.settings.seed), None):
+    if twice := next((e for e in earlier if e.settings.seed == run.settings.seed), None):
         raise UserError(
             f"{run.typed}: the same config and seed as {twice.typed}; "
             "name one of them, or give each a LABEL="
@@ -238,7 +220,7 @@ def _refuse_unlike(system: System, earlier: Sequence[SystemModel]) -> None:
 
 
 def _config(run: SystemModel) -> dict[str, Any]:
-    """All that a system's runs have in common, by dotted key."""
+    """What runs of one system have in common, by dotted key."""
     values = {
         k: v for k, v in flatten(freeze(run.settings)) if k not in IGNORED_KEYS and not is_path(k)
     }
@@ -252,26 +234,17 @@ def _config(run: SystemModel) -> dict[str, Any]:
 
 
 def with_search_settings(system: System, changes: Mapping[str, object]) -> System:
-    """The system with its facts, and other values under decode; UserError if one cannot be."""
+    """The system with its facts, and other values under decode; UserError if one cannot be.
+
+    Raises the errors of `modeldir.load`, too.
+    """
     models = [m._replace(settings=with_decode(m.settings, changes)) for m in system.models]
-    system = system._replace(models=models)
-    return system._replace(facts=facts_of(system))
-
-
-def facts_of(system: System) -> ModelFacts | None:
-    """Facts of a system's first model; None for a file. Raises the errors of `modeldir.load`."""
-    if system.file is not None:
-        return None
-    members = list(map(facts_at, system.models[0].paths))
-    columns = frozenset[str]().union(*(member.columns for member in members))
-    if system.models[0].settings.decode.reads_lengths:
-        columns |= {LENGTH}
-    return members[0]._replace(
-        columns=columns,
-        source_limit=min(filter(None, (m.source_limit for m in members)), default=None),
-        parameters=sum(member.parameters for member in members),
-        encoding_parameters=sum(member.encoding_parameters for member in members),
-    )
+    facts = None
+    if models:
+        facts = facts_at(models[0].path)
+        if models[0].settings.decode.reads_lengths:
+            facts = facts._replace(columns=facts.columns | {LENGTH})
+    return system._replace(models=models, facts=facts)
 
 
 def facts_at(path: Path) -> ModelFacts:
@@ -287,10 +260,10 @@ def facts_at(path: Path) -> ModelFacts:
     return ModelFacts(
         sum(p.numel() for p in model.parameters()),
         sum(p.numel() for p in of_encodings),
-        facts["longest_source"],
-        sides[0].segmenter,
         frozenset(model.columns),
-        facts.get("longest_target"),
+        sides[0].segmenter,
+        facts["longest_source"],
         sides[1].segmenter,
+        facts.get("longest_target"),
         table and table - 1 - (settings.decode.source_language is not None),  # eos, a language
     )

@@ -15,7 +15,7 @@ from nmt.text.lines import find_packed, read_parallel, read_text
 from nmt.toy.recipe import ensure_text
 from nmt.training import corpus
 
-TEST = "test"  # the name of the one test set that is given none
+TEST = "test"  # the name of a single test set
 NAMED = re.compile(r"(?!\.)[\w.+-]+")  # names of tests: they are names of files
 Lines = list[str]
 
@@ -66,8 +66,8 @@ def join_lines(
     """The sentences of each joined line: k consecutive ones, fewer in the last line.
 
     As in training, sources that begin with different `tags` are not joined; equal ones stand once.
-    Rosendahl et al. (2019), section 5, join pairs to see how a model copes with lengths beyond
-    those of its training.
+    Rosendahl et al. (2019), section 5, join pairs to see how a model copes with longer lines than
+    in its training.
     """
     lines = list[tuple[Lines, Lines]]()
     before = None
@@ -104,7 +104,7 @@ def parse_test(argument: str, join: int = 1) -> ParallelFiles:
 
 
 def corpus_test_files(settings: Settings) -> tuple[str, str]:
-    """The files of a corpus's own test set, source and target; placeholders where none is named."""
+    """The files of a corpus's test set, source and target; placeholders if it names none."""
     data = settings.data
     ensure_text(data)
     source = data.test_source or f"TEST.{data.source_language}"
@@ -119,7 +119,7 @@ def corpus_test(settings: Settings, join: int = 1, tags: Set[str] = frozenset())
 
 
 def columns_of_test(settings: Settings) -> dict[str, str]:
-    """The columns of the corpus's own test set, by name; a placeholder where none is named."""
+    """The columns of a corpus's test set, by name; placeholders if it names none."""
     return {name: c.test or f"TEST.{name}" for name, c in settings.data.columns.items()}
 
 
@@ -143,7 +143,7 @@ def test_of_runs(systems: Sequence[System], join: int = 1) -> ParallelFiles:
     if any(first != second for first, second in pairwise(texts)):
         label = systems[0].label
         raise UserError(
-            f"{label} and others have different test sets; evaluate them apart, or {remedy}"
+            f"{label} and later systems have different test sets; evaluate them apart, or {remedy}"
         )
     return next(iter(tests.values()))
 

@@ -158,7 +158,7 @@ def tsv(report: Report) -> str:
 
 def writer_of(path: Path, report: Report, best_first: bool = False) -> Writer:
     """A function that writes a report in the format of the file's ending."""
-    from nmt.evaluation import page, plot
+    from nmt.evaluation import page
 
     forms: dict[str, Callable[[], str]] = {
         ".json": lambda: manifest.json_text(report.to_json()),
@@ -168,4 +168,4 @@ def writer_of(path: Path, report: Report, best_first: bool = False) -> Writer:
         ".txt": lambda: render(report, best_first),
     }
     form = forms.get(path.suffix.lower())
-    return text_writer(form) if form else lambda place: plot.draw(report, place)
+    return text_writer(form) if form else lambda place: page.draw(report, place)

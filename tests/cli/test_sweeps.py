@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli.train import main as train
-from nmt.processes import LoggedCommand
+from nmt.sweep import LoggedCommand
 from tests.in_process import noting, refuse_commands, start_by
 
 TINY = [

@@ -15,7 +15,7 @@ from nmt.api import score
 from nmt.config.settings import Settings
 from nmt.corpus.prepare import prepare
 from nmt.decode.translator import Translator
-from nmt.evaluation.attention import coverage
+from nmt.evaluation.attention import measure_coverage
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.text.side import Side
@@ -165,7 +165,7 @@ def test_pairs_are_scored_as_they_were_trained_on(
     with torch.inference_mode():
         (given,) = score(trained, sources, targets)
     assert given.pieces.count("<x1>") == 1 and "<x2>" not in given.pieces
-    (covered,) = coverage(trained, sources, targets)
+    (covered,) = measure_coverage(trained, sources, targets)
     text, _ = side.protection.pair(sources[0], targets[0])
     assert "<x1>" in text and len(covered) == len(side.segmenter.encode(text))
 

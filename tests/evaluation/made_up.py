@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nmt.evaluation.metrics import Metric, make_metrics
+from nmt.evaluation.metrics import Floats, Metric, References, make_metrics
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import ComparedSystem, Report, TranslatedTest
 from nmt.evaluation.scoring import score_test
@@ -42,7 +42,8 @@ def lengths(lines: list[str]) -> list[int]:
 def by_name(lines: list[str], language: str = "en", names: Sequence[str] = ()) -> dict[str, Metric]:
     """Metrics against these references, for bootstraps of 100 samples with seed 1."""
     names = names or ["BLEU", "chrF2", "TER", "exact"]
-    return {m.name: m for m in make_metrics(names, lines, language, None, 100, 1)}
+    right = References(lines, language, samples=100, seed=1)
+    return {metric.name: metric for metric in make_metrics(names, right)}
 
 
 def score(metric: Metric, lines: Sequence[str]) -> float:
@@ -59,7 +60,7 @@ def compare(
     metrics: Sequence[str] = ("BLEU", "chrF2"),
     samples: int = 40,
     seed: int = 7,
-    given: Any = None,
+    extra: Sequence[Sequence[Mapping[str, Floats]]] = (),
     **test: Any,
 ) -> Report:
     """The report of translations by label and run; lengths are those of the references."""
@@ -69,7 +70,7 @@ def compare(
     }  # fmt: skip
     translated = TranslatedTest(right, list(hypotheses.values()), **(values | test))
     options = EvaluationOptions(bounds=bounds, metrics=metrics, samples=samples, seed=seed)
-    figures = score_test(translated, list(hypotheses), options, given or {})
+    figures = score_test(translated, list(hypotheses), options, extra)
     systems = [
         ComparedSystem(label, None, 1_234_567, 2_112, [
             {"run": f"runs/{label}-seed{n}", "seed": n, "step": 640, "dev_perplexity": 5.0 + n}

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 
-from nmt.evaluation.attention import SAMPLE, count_unattended, coverage, draw_lines
+from nmt.evaluation.attention import SAMPLE, count_unattended, draw_lines, measure_coverage
 from nmt.model.layers import AttentionRecord, watching
 from nmt.modeldir import Trained
 from nmt.text.columns import ColumnLine, expand
@@ -76,15 +76,15 @@ def by_hand(some: Trained, place: int) -> list[float]:
 )
 def test_sums_by_hand(words: list[str], trained: Make) -> None:
     some = trained(*words)
-    for place, found in enumerate(coverage(some, SOURCES, HYPOTHESES, COLUMNS)):
+    for place, found in enumerate(measure_coverage(some, SOURCES, HYPOTHESES, COLUMNS)):
         assert found == pytest.approx(by_hand(some, place), abs=1e-5)
 
 
 @pytest.mark.parametrize("option", ["rotary", "lstm", "xl_pe", "complex_order"])
 def test_batches_change_nothing(option: str, trained: Make) -> None:
     some = trained(f"encoding={option}")
-    together = coverage(some, SOURCES, HYPOTHESES, COLUMNS)
-    alone = coverage(some, SOURCES, HYPOTHESES, COLUMNS, tokens=1)
+    together = measure_coverage(some, SOURCES, HYPOTHESES, COLUMNS)
+    alone = measure_coverage(some, SOURCES, HYPOTHESES, COLUMNS, tokens=1)
     for a, b, source, text in zip(together, alone, SOURCES, HYPOTHESES, strict=True):
         outputs = len(some.target.ids(text)) - 1
         assert len(a) == len(some.source.segmenter.encode(source))
@@ -94,25 +94,27 @@ def test_batches_change_nothing(option: str, trained: Make) -> None:
 
 def test_empty_sides(trained: Make) -> None:
     some = trained("encoding=absolute")
-    first, second, third = coverage(some, ["", "a b", "c"], ["", "", "d"])
+    first, second, third = measure_coverage(some, ["", "a b", "c"], ["", "", "d"])
     assert first == [] and second == [0, 0] and sum(third) > 0
-    assert coverage(some, [], []) == []
+    assert measure_coverage(some, [], []) == []
 
 
 def test_what_the_table_cannot_hold_has_no_attention(trained: Make) -> None:
     some = trained("encoding=learned", "encoding.learned.size=6")
     assert (some.model.source_limit, some.model.target_limit) == (6, 6)
-    long, cut = coverage(some, ["a b c d e f g", "a b c d e"], ["a b c d e f g h", "a b c d e"])
+    long, cut = measure_coverage(
+        some, ["a b c d e f g", "a b c d e"], ["a b c d e f g h", "a b c d e"]
+    )
     assert len(long) == 7 and long[5:] == [0, 0] and long[:5] == pytest.approx(cut)
     tree = trained("encoding=[learned,tpe]", "encoding.learned.size=4")
-    (seen,) = coverage(tree, ["a b c d e"], ["a"], {"heads": ["0 5 2 1 1"]})
+    (seen,) = measure_coverage(tree, ["a b c d e"], ["a"], {"heads": ["0 5 2 1 1"]})
     assert seen[3:] == [0, 0] and min(seen[:3]) > 0
 
 
 def test_what_got_little_is_counted_line_by_line(trained: Make) -> None:
     some = trained("encoding=absolute")
     counts = count_unattended(some, SOURCES, HYPOTHESES, [0, 2, 3])
-    whole = coverage(some, SOURCES, HYPOTHESES)
+    whole = measure_coverage(some, SOURCES, HYPOTHESES)
     assert counts[1].tolist() == [0, 0]
     for i in (0, 2, 3):
         assert counts[i].tolist() == [sum(c < 0.2 for c in whole[i]), len(whole[i])]

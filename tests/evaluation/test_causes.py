@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nmt.evaluation.lost import causes_of_loss, loss_counts
+from nmt.evaluation.lost import causes_of_loss, count_losses
 from nmt.evaluation.report import BEYOND, Figure
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -35,7 +35,7 @@ def parts_of(
 ) -> dict[str, Figure]:
     """The parts of one system by name, from the translations of its runs."""
     pairs = zip(free, forced, strict=True)
-    counts = [[loss_counts(*test, longest, *pair) for pair in pairs]]
+    counts = [[count_losses(*test, longest, *pair) for pair in pairs]]
     rows = causes_of_loss("t", ["system"], counts, samples=200, seed=3)
     assert {row.group for row in rows if row.metric != "lost within"} <= {BEYOND}
     return {row.metric: row for row in rows}

@@ -9,10 +9,9 @@ import pytest
 
 from nmt import modeldir
 from nmt.cli import diagnose, translate
-from nmt.evaluation.diagnose import Diagnosis, Losses, Remedy
+from nmt.evaluation.diagnose import Diagnosis, Row, render
 from nmt.evaluation.lost import LOST, lost_text
 from nmt.evaluation.report import Figure
-from nmt.evaluation.screen import render_diagnosis
 from nmt.evaluation.systems import systems_of
 from nmt.text.lines import read_text
 from tests.evaluation.conftest import TinyRuns
@@ -59,8 +58,8 @@ def test_commands_give_what_the_table_says(
 
 def diagnosis_of(place: str | Path, reference: str | None) -> Diagnosis:
     (model,) = systems_of([str(place)])[0].models
-    few = Losses(2)
-    search = Remedy("as the model searches", ["decode.source_language=>>fra<<"], few)
+    few = Row("few", 2)
+    search = Row("as the model searches", 2, {}, ["decode.source_language=>>fra<<"])
     files = Path("de"), None if reference is None else Path(reference)
     return Diagnosis(model, *files, 30, 30, 60, few, few, [search])
 
@@ -72,15 +71,15 @@ def test_training_commands_are_complete_and_take_no_name_twice(
     (tmp_path / "runs/longer").mkdir(parents=True)
     absolute, relative = runs.paths("absolute-seed1", "relative_seed1")
     go_on = "nmt-train experiment=lengthen"
-    screen = render_diagnosis(diagnosis_of(absolute, None))
+    screen = render(diagnosis_of(absolute, None))
     assert "'decode.source_language=>>fra<<'\n" in screen  # for a shell
     assert f"{go_on} parent={absolute} name=longer-2\n" in screen
     rate = f"{modeldir.read_settings(Path(absolute)).optim.lr:g}"
     assert f"{go_on} parent={absolute} encoding=rotary optim.lr={rate} name=replaced\n" in screen
-    assert "encoding=rotary" not in render_diagnosis(diagnosis_of(relative, None))
+    assert "encoding=rotary" not in render(diagnosis_of(relative, None))
     model = next((runs.root / "absolute-seed1/checkpoints").iterdir())
     shutil.copytree(model, "model")  # whose corpus and training are not known
-    screen = render_diagnosis(diagnosis_of("model", "en"))
+    screen = render(diagnosis_of("model", "en"))
     tests = "data=files data.root=CORPUS data.test_source=de data.test_target=en"
     assert f"{go_on} parent=model {tests} name=longer-2\n" in screen
     assert "optim.lr=PEAK" in screen and "\n  PEAK: " in screen and "\n  CORPUS: " in screen
@@ -89,13 +88,13 @@ def test_training_commands_are_complete_and_take_no_name_twice(
 def test_a_setting_is_recommended_if_its_interval_is_apart(runs: TinyRuns) -> None:
     def screen(low: float) -> str:
         bounds = {"as the model searches": (low, 0.92), "in parts": (0.45, 0.55)}
-        remedies = []
+        tried = []
         for name, (lower, upper) in bounds.items():
             mean = (lower + upper) / 2
             figure = Figure("", "", 64, "", LOST.name, mean, low=lower, high=upper)
-            remedies.append(Remedy(name, [], Losses(64, {LOST.name: figure})))
+            tried.append(Row(name, 64, {LOST.name: figure}))
         diagnosis = diagnosis_of(runs.paths("absolute-seed1")[0], "en")
-        return render_diagnosis(diagnosis._replace(remedies=remedies))
+        return render(diagnosis._replace(tried=tried))
 
     assert "Least is lost in parts: 40.0 points less." in screen(0.88)
     assert "Least is lost" not in screen(0.54)

@@ -9,7 +9,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from nmt.errors import Exit, UserError
-from nmt.evaluation.metrics import REPETITION, Floats, Metric, is_unspaced, make_metrics
+from nmt.evaluation.metrics import REPETITION, Floats, Metric, References, is_unspaced, make_metrics
 from tests.evaluation.made_up import by_name, noisy, references, score
 
 
@@ -63,7 +63,7 @@ def test_a_tokenizer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "MeCab", None)
     with pytest.raises(UserError, match=r"ja-mecab: .*; pip install sacrebleu") as caught:
-        make_metrics(["BLEU"], ["a"], "en", "ja-mecab")
+        make_metrics(["BLEU"], References(["a"], tokenize="ja-mecab"))
     assert "\n" not in str(caught.value) and caught.value.code == Exit.UNAVAILABLE
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nmt import figure
 from nmt.errors import UserError
-from nmt.evaluation import plot
+from nmt.evaluation import page as pages
 from nmt.evaluation.notation import spell_out
 from nmt.evaluation.page import GAP, html, mark_differences
 from nmt.evaluation.report import Report
@@ -182,9 +182,11 @@ def test_differing_words_and_missing_ones_are_marked() -> None:
 def test_plots_are_repeatable(tmp_path: Path) -> None:
     small = compare({"a": [RIGHT[:20]]}, RIGHT[:20], bounds=[20], metrics=["exact"])
     (test,) = small.tests
-    assert plot.chart(small, test, test.metrics[0]) == plot.chart(small, test, test.metrics[0])
+    assert pages.draw_chart(small, test, test.metrics[0]) == pages.draw_chart(
+        small, test, test.metrics[0]
+    )
     for name in ("a.pdf", "b.pdf"):
-        plot.draw(small, tmp_path / name)
+        pages.draw(small, tmp_path / name)
     a, b = ((tmp_path / name).read_bytes() for name in ("a.pdf", "b.pdf"))
     assert a == b and len(a) > 5000
 
@@ -195,7 +197,7 @@ def test_plots_show_where_training_ends_and_any_label(tmp_path: Path) -> None:
     systems = {label: [RIGHT[:20]] for label in labels}
 
     def draw(**values: Any) -> str:
-        plot.draw(compare(systems, RIGHT[:20], metrics=["exact"], **values), tmp_path / "a.svg")
+        pages.draw(compare(systems, RIGHT[:20], metrics=["exact"], **values), tmp_path / "a.svg")
         return (tmp_path / "a.svg").read_text()
 
     svg = draw(trained=[20, 30, None])

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given as drawn_from
+from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
@@ -141,7 +141,7 @@ def test_several_processes_count_the_same(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_attention_is_of_a_sample_of_each_bucket_and_so_of_no_other_group() -> None:
     shares = np.tile([0.1, 1.0], (len(RIGHT), 1))
-    found = compare({"a": GOOD[:1]}, RIGHT, [20], given={"unattended source": {0: [shares]}})
+    found = compare({"a": GOOD[:1]}, RIGHT, [20], extra=[[{"unattended source": shares}]])
     assert figure(found, "unattended source", "a", "21-35").mean == pytest.approx(0.1)
     for group in ("all", BEYOND):
         assert found.figure("unattended source", "a", group) is None
@@ -180,7 +180,7 @@ def test_the_paper_s_groups() -> None:
     }
 
 
-@drawn_from(st.sets(st.integers(1, 200), min_size=1), st.lists(st.integers(0, 300)))
+@given(st.sets(st.integers(1, 200), min_size=1), st.lists(st.integers(0, 300)))
 def test_each_pair_falls_into_one_bucket(bounds: set[int], lengths: list[int]) -> None:
     parsed = parse_bounds(",".join(map(str, sorted(bounds))))
     chosen = choose_lines(len(lengths), lengths, parsed)

@@ -26,6 +26,8 @@ def three() -> Report:
 def test_a_grid_for_each_metric_whose_numbers_are_those_of_the_figures(three: Report) -> None:
     text = render(three)
     grid = text.split("\nBLEU  (")[1].split("\n\n")[0].split("\n")[1:]
+    headings = re.split(" {2,}", grid[0].strip())
+    assert headings[:3] == ["beyond training", "all", "0-10"]  # as on the page
     names = ["good", "95%", "± 2 seeds", "worse", "95%", "p", "best", "95%", "p"]
     assert [re.split(" {2,}", line.strip())[0] for line in grid[2:]] == names
     for group in three.tests[0].groups:
