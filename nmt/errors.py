@@ -35,7 +35,7 @@ class Exit(IntEnum):
 
 DISK = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG)  # a full or failing disk
 # what is wrong with a place that a user names; who writes there says so with its key, exit 73
-PLACE = (
+PATH_ERRORS = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP),
     *(errno.ENOTDIR, errno.EISDIR),
 )
@@ -68,7 +68,7 @@ def exit_code(error: BaseException) -> int:
         return Exit.PIPE
     if is_out_of_memory(error):
         return Exit.NO_MEMORY
-    if isinstance(error, OSError) and error.errno in PLACE and error.filename:
+    if isinstance(error, OSError) and error.errno in PATH_ERRORS and error.filename:
         return Exit.NO_INPUT
     return Exit.IO if isinstance(error, OSError) and error.errno in (*DISK, errno.EBADF) else BUG
 

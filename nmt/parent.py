@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from nmt.config import check, compose
 from nmt.config.catalog import ABOUT, Folders, chain_of, choices_of, quote, values_of
 from nmt.config.compose import START, Experiment
-from nmt.config.data import RECIPE, Data
+from nmt.config.data import TOY_KEYS, Data
 from nmt.config.hydra_conf import chosen_options
 from nmt.config.settings import freeze, is_path
 from nmt.errors import Exit, UserError
@@ -135,7 +135,7 @@ def _choose_options(typed: Mapping[str, Override], folders: Folders) -> list[tup
 def _replaced_keys(typed: Mapping[str, Override]) -> set[str]:
     """Return the keys of data that are not inherited, as overrides name other files."""
     keys = {key.removeprefix("data.") for key in typed}
-    if keys & {"root", *RECIPE}:  # which all names are made of
+    if keys & {"root", *TOY_KEYS}:  # which all names are made of
         return {*FILES, "name", "columns", "corpora"}
     dev = {"dev_lines"} if keys & {"dev_source", "dev_target"} else set()
     return dev | ({"corpora"} if keys & {"train_source", "train_target"} else set())

@@ -102,7 +102,7 @@ def plan_runs(sweep: Sweep) -> tuple[list[PlannedRun], list[LeftOut]]:
 
 def _checked(overrides: list[Override], sweep: Sweep) -> Experiment:
     experiment = experiment_of(lines_of(overrides))
-    if "table" in experiment.others and not sweep.table:
+    if "table" in experiment.recipe and not sweep.table:
         chosen = next(o.input_line for o in overrides if o.key_or_group == "experiment")
         raise UserError(f"{chosen}: make one table at a time, each without -m")
     preflight.check(experiment.settings)

@@ -30,7 +30,7 @@ from nmt.config.catalog import (
     values_of,
 )
 from nmt.config.hydra_conf import parse
-from nmt.config.settings import GROUPS, Place, Settings
+from nmt.config.settings import GROUPS, RunLocation, Settings
 from nmt.errors import UserError
 
 EVERYTHING = "all"
@@ -161,7 +161,7 @@ def _comments(group: str, options: Iterable[str], folders: Folders) -> dict[str,
 
 
 def _root_keys(width: int) -> list[str]:
-    keys = [(Settings, "seed"), *((Place, name) for name in check.keys_of(Place))]
+    keys = [(Settings, "seed"), *((RunLocation, name) for name in check.keys_of(RunLocation))]
     return _align(
         ((name, _text(check.keys_of(schema)[name].default), describe_key(schema, name))
          for schema, name in keys),
@@ -181,7 +181,7 @@ def _describe(above: str, schema: Any, values: dict[str, Any]) -> Iterator[tuple
 
 
 def _text(value: Any) -> str:
-    if value == check.OPEN:
+    if value == check.MANDATORY:
         return "-"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

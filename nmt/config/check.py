@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 from nmt.errors import UserError
 
 LARGEST = 2**31 - 1  # of all numbers; a product of two such integers fits into 64 bits
-OPEN = "???"  # the value of a key that has none, as OmegaConf writes it
+MANDATORY = "???"  # the value of a key that has none, as OmegaConf writes it
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def arguments(
             meant = suggest(str(name), [*keys, *also])
             raise UserError(f"{join_key(prefix, name)}: no such key{meant}")
     for name, declared in keys.items():
-        if values.get(name, declared.default) in (..., OPEN):
+        if values.get(name, declared.default) in (..., MANDATORY):
             dotted = join_key(prefix, name)
             raise UserError(f"{dotted}: has no value; give {dotted}=...")
     return {n: fit(keys[n].kind, value, join_key(prefix, n)) for n, value in values.items()}

@@ -27,7 +27,7 @@ from nmt.config.catalog import (
 )
 from nmt.config.hydra_conf import (
     ENTRY,
-    PLACE,
+    LOCATION_KEYS,
     chosen_options,
     compose,
     default_values,
@@ -36,7 +36,7 @@ from nmt.config.hydra_conf import (
     reading_conf,
     translating_errors,
 )
-from nmt.config.settings import GROUPS, Place, Settings, thaw
+from nmt.config.settings import GROUPS, RunLocation, Settings, thaw
 from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -45,10 +45,18 @@ log = logging.getLogger(__name__)
 # given the model's path, the directory of the run if it is named, what was typed, and folders
 Inherit = Callable[[Path, Path | None, Sequence[Override], Folders], Iterable[str]]
 START = "trainer.init_from"
-OWN = ("seed", "encoding", *GROUPS)  # keys of a composed config that make up the settings
-OTHERS = {  # keys at the root that encodings, tables and recipes have
-    *("tau", "limits", "bounds", "tests", "remarks", "table", "samples", "attention"),
-    *("row", "parent"),
+SETTINGS_KEYS = ("seed", "encoding", *GROUPS)  # at the root of a composed config
+RECIPE_KEYS = {  # further keys at the root: of encodings, tables and recipes
+    "attention",
+    "bounds",
+    "limits",
+    "parent",
+    "remarks",
+    "row",
+    "samples",
+    "table",
+    "tau",
+    "tests",
 }
 
 
@@ -60,7 +68,7 @@ class Experiment(NamedTuple):
     overrides: Sequence[str] = ()  # that give exactly this experiment
     changed: Sequence[str] = ()  # keys of encodings that they changed, as `tau8`, `rotary.base-9`
     jobs: int | None = None  # runs at once, if it is one of several; None: as many as fit
-    others: Mapping[str, Any] = {}  # keys of tables and recipes at the root, as `limits`, `parent`
+    recipe: Mapping[str, Any] = {}  # keys of tables and recipes at the root, as `limits`, `parent`
 
 
 def experiment_of(words: Iterable[str], inherit: Inherit | None = None) -> Experiment:
@@ -71,17 +79,23 @@ def experiment_of(words: Iterable[str], inherit: Inherit | None = None) -> Exper
         if isinstance(cfg.data, DictConfig) and (root := cfg.data.get("root")):
             cfg.data.root = root  # resolved once, and not for each file in it
         values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=False)
-    others = {name: value for name, value in values.items() if name not in (*OWN, *PLACE)}
-    if wrong := others.keys() - OTHERS:
+    recipe = {
+        name: value
+        for name, value in values.items()
+        if name not in (*SETTINGS_KEYS, *LOCATION_KEYS)
+    }
+    if wrong := recipe.keys() - RECIPE_KEYS:
         raise UserError(f"{min(wrong)}: no such key; see --help all")
-    if isinstance(values["data"], dict) and values["data"].get("root") == check.OPEN:
+    if isinstance(values["data"], dict) and values["data"].get("root") == check.MANDATORY:
         values["data"]["root"] = None  # all files are named
-    settings = thaw({name: values.get(name, check.OPEN) for name in OWN})
-    location = check.read(Place, {name: values.get(name, check.OPEN) for name in PLACE})
-    changed = _changed(overrides, others)
-    name = location.name or _name(settings, "limits" in others, changed, overrides)
+    settings = thaw({name: values.get(name, check.MANDATORY) for name in SETTINGS_KEYS})
+    location = check.read(
+        RunLocation, {name: values.get(name, check.MANDATORY) for name in LOCATION_KEYS}
+    )
+    changed = _changed(overrides, recipe)
+    name = location.name or _name(settings, "limits" in recipe, changed, overrides)
     run, lines = Path(location.runs, name), lines_of(overrides)
-    return Experiment(settings, run, lines, changed, location.jobs, others)
+    return Experiment(settings, run, lines, changed, location.jobs, recipe)
 
 
 def compose_config(overrides: Sequence[Override], inherit: Inherit | None = None) -> DictConfig:
@@ -123,7 +137,7 @@ def is_sweep(cfg: DictConfig) -> bool:
 
 def _leave_out_keys(overrides: Sequence[Override]) -> list[Override]:
     """Keep only overrides that need no parent: tau, say, may be a key of its encoding."""
-    early = {*ABOUT, *PLACE, START, "parent", "seed"}
+    early = {*ABOUT, *LOCATION_KEYS, START, "parent", "seed"}
     return [o for o in overrides if o.key_or_group in early or o.key_or_group.startswith("hydra")]
 
 
@@ -140,7 +154,7 @@ def _check_options(typed: Mapping[str, Override], folders: Folders) -> None:
     choices: dict[str, set[str]] = {}  # of scale, experiment and run: the groups that they choose
     for group, override in typed.items():
         line = override.input_line
-        if group in OTHERS and (override.is_add() or override.is_force_add()):
+        if group in RECIPE_KEYS and (override.is_add() or override.is_force_add()):
             raise UserError(f"{line}: belongs to an encoding, table or recipe")
         if group not in ABOUT:
             continue
@@ -273,10 +287,10 @@ def _warn(message: str) -> None:
     log.warning("%s", message)
 
 
-def _changed(overrides: Sequence[Override], others: Mapping[str, Any]) -> list[str]:
+def _changed(overrides: Sequence[Override], recipe: Mapping[str, Any]) -> list[str]:
     """List the keys of encodings that overrides change, as parts of a name."""
     typed = {override.key_or_group for override in overrides}
-    changed = [f"tau{others['tau']}"] if "tau" in typed else []
+    changed = [f"tau{recipe['tau']}"] if "tau" in typed else []
     for override in overrides:
         if override.key_or_group.startswith("encoding."):
             value = str(override.input_line).partition("=")[2]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 from unicodedata import is_normalized
 
-from nmt.config.check import OPEN, Between, Name, NonNegativeInt, PositiveInt, Share, key
+from nmt.config.check import MANDATORY, Between, Name, NonNegativeInt, PositiveInt, Share, key
 from nmt.errors import UserError
 
 HEADS = "heads"  # the column of dependency heads
@@ -46,11 +46,13 @@ class Segmentation:
     shared_vocabulary: bool = key(
         False, "one vocabulary for both sides (needed by model.tie=all)", (*LEARNED, "imported")
     )
-    source_model: str = key(OPEN, "SentencePiece model of the source, or of both sides", SPM, True)
+    source_model: str = key(
+        MANDATORY, "SentencePiece model of the source, or of both sides", SPM, True
+    )
     target_model: str | None = key(None, "that of the target; null: source_model", SPM, True)
-    codes: str = key(OPEN, "merges that subword-nmt learned, one per line", CODES, True)
+    codes: str = key(MANDATORY, "merges that subword-nmt learned, one per line", CODES, True)
     source_vocabulary: str = key(
-        OPEN,
+        MANDATORY,
         "pieces of the source, or of both sides, one per line; a count may follow",
         CODES,
         True,
@@ -69,9 +71,11 @@ class Segmentation:
 class Column:
     """Integers for the source text, in files parallel to it (which may be compressed)."""
 
-    per: Literal["word", "sentence"] = key(OPEN, "integers of a line: one for each word, or one")
-    train: str = key(OPEN, "file parallel to the training text", path=True)
-    dev: str = key(OPEN, "file parallel to the development text", path=True)
+    per: Literal["word", "sentence"] = key(
+        MANDATORY, "integers of a line: one for each word, or one"
+    )
+    train: str = key(MANDATORY, "file parallel to the training text", path=True)
+    dev: str = key(MANDATORY, "file parallel to the development text", path=True)
     test: str | None = key(None, "file parallel to the test text", path=True)
 
 
@@ -146,8 +150,8 @@ class Data:
         None, "processes that prepare text, or segment it at random; null: as many as pay"
     )
     root: str | None = key(None, "directory of the files below; null: each is named", path=True)
-    train_source: str = key(OPEN, "training text, source side", path=True)
-    train_target: str = key(OPEN, "training text, target side", path=True)
+    train_source: str = key(MANDATORY, "training text, source side", path=True)
+    train_target: str = key(MANDATORY, "training text, target side", path=True)
     dev_source: str | None = key(
         None, "text that decides on learning rate and best checkpoint, source side", path=True
     )
@@ -191,7 +195,7 @@ class Data:
 
 
 # keys that say which sentences data=toy draws
-RECIPE = tuple(name for name, f in Data.__dataclass_fields__.items() if f.metadata["only"] == TOY)
+TOY_KEYS = tuple(name for name, f in Data.__dataclass_fields__.items() if f.metadata["only"] == TOY)
 
 
 def _check_columns(columns: dict[str, Column]) -> None:

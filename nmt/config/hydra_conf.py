@@ -17,12 +17,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from nmt.config import check
 from nmt.config.catalog import ABOUT, CHOOSERS, conf_dir, options_of, values_of
-from nmt.config.settings import GROUPS, Place, Settings
+from nmt.config.settings import GROUPS, RunLocation, Settings
 from nmt.errors import UserError
 
 ROOT = "train"  # the config that others are composed into
 DEFAULTS = "settings"  # the config with the default of each key, which conf/train.yaml names
-PLACE = tuple(check.keys_of(Place))
+LOCATION_KEYS = tuple(check.keys_of(RunLocation))
 ENTRY = re.compile(r"encoding\.(\w+)\.(.+)")  # a key of an encoding
 _HYDRA = RLock()  # held by whoever has set Hydra's one state, GlobalHydra
 
@@ -89,8 +89,8 @@ def default_values() -> dict[str, Any]:
     """The defaults of all keys, in plain values."""
     groups = {group: check.keys_of(schema) for group, schema in GROUPS.items()}
     values: dict[str, Any] = {g: {k: v.default for k, v in ks.items()} for g, ks in groups.items()}
-    values["data"]["root"] = check.OPEN  # null would not be overridden by the ??? of an option
-    location = {name: declared.default for name, declared in check.keys_of(Place).items()}
+    values["data"]["root"] = check.MANDATORY  # null would not be overridden by the ??? of an option
+    location = {name: declared.default for name, declared in check.keys_of(RunLocation).items()}
     return {"seed": check.keys_of(Settings)["seed"].default, **location, **values, "encoding": {}}
 
 
@@ -134,7 +134,7 @@ def _nearest(key: str) -> str:
     names = [
         f"{group}.{name}" for group, schema in GROUPS.items() for name in check.keys_of(schema)
     ]
-    return check.suggest(key, [*names, *PLACE, "seed", *ABOUT])
+    return check.suggest(key, [*names, *LOCATION_KEYS, "seed", *ABOUT])
 
 
 def first_line(error: Exception) -> str:

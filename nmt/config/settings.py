@@ -310,7 +310,7 @@ class Settings:
 
 
 @dataclass
-class Place:
+class RunLocation:
     """Where runs lie, and how many are trained at once; not among their settings."""
 
     runs: str = key("runs", "directory of all runs")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.config.check import to_plain
-from nmt.config.data import RECIPE, Data, Segmentation, columns_of, symbols_of
+from nmt.config.data import TOY_KEYS, Data, Segmentation, columns_of, symbols_of
 from nmt.config.settings import is_path
 from nmt.corpus import scan
 from nmt.corpus.pairs import HASHES, SIDES, Pairs, PairStore
@@ -35,7 +35,7 @@ FORMAT = 6  # raise it when the same input results in another prepared corpus
 FACTS, REPORT = "facts.json", "report.json"
 # settings of where text is and how fast it is prepared, which do not change the result
 IRRELEVANT_KEYS = (
-    {*RECIPE}  # the text is what they made of it
+    {*TOY_KEYS}  # the text is what they made of it
     | {"name", "root", "cache", "workers", "columns", "corpora", "protected"}
     | {"join", "join_share", "join_length", "join_within"}  # lines are joined in training
     | {"bpe_dropout", "subword_alpha", "subword_nbest"}  # and segmented at random

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nmt.config.data import RECIPE, Data
+from nmt.config.data import TOY_KEYS, Data
 from nmt.errors import UserError
 from nmt.system import cache, manifest
 from nmt.toy import draw, words
@@ -49,7 +49,7 @@ def ensure_text(data: Data) -> None:
 def _record(data: Data) -> dict[str, Any]:
     """All that decides on the text: the grammar, by a sample of it, and settings."""
     sample = [(s.source, s.target, s.columns()) for s in draw(40, 4, 30, seed=0)]
-    keys = ("source_language", "target_language", *RECIPE)
+    keys = ("source_language", "target_language", *TOY_KEYS)
     settings = {f"data.{key}": getattr(data, key) for key in keys}
     return {"grammar": hashlib.sha256(repr(sample).encode()).hexdigest()[:12], **settings}
 

@@ -18,7 +18,7 @@ from nmt.errors import Exit, UserError
 from nmt.system import atomic, manifest
 from nmt.system.manifest import OtherFormatError, VerifiedDirectory
 from nmt.training.reports import warn_of_errors, write_hint
-from nmt.training.schedule import DataPlace
+from nmt.training.schedule import DataCursor
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
 RAW = "raw.safetensors"  # with trainer.ema: the weights that training goes on from
@@ -40,9 +40,9 @@ class Saved(NamedTuple):
         return int(self.state["step"])
 
     @property
-    def place(self) -> DataPlace:
+    def cursor(self) -> DataCursor:
         """Where the next update begins in the data."""
-        return DataPlace(*self.state["place"])
+        return DataCursor(*self.state["place"])
 
     @property
     def cost(self) -> list[float] | None:

@@ -217,4 +217,4 @@ def progress(path: Path) -> tuple[int, int]:
 
 def _is_finished(saved: Saved, settings: Settings) -> bool:
     early = stops_early(saved.state["stalls"]["stalled"], settings.trainer)
-    return early or is_over(saved.step, saved.place, settings.trainer)
+    return early or is_over(saved.step, saved.cursor, settings.trainer)

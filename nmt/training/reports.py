@@ -9,8 +9,9 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,12 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from nmt.config.settings import Training
-from nmt.corpus.pairs import Corpora
-from nmt.errors import PLUGIN_ERRORS, UserError, visible, where_raised
+from nmt.errors import PLUGIN_ERRORS, UserError, where_raised
 from nmt.system import atomic
 
 METRICS, LOG, BOARD = "metrics.jsonl", "train.log", "tb"  # in a run directory
 GIGA = 1e9  # bytes in a GB
 FEW = 5  # updates that tell about how long the others will take
-LONGEST = 300  # characters of the error of a callback that cannot be imported
 WARNED: set[Path] = set()  # files that this process has warned of
 
 Line = dict[str, Any]
@@ -115,38 +114,30 @@ def log_file(path: Path) -> Iterator[None]:
                 handler.close()
 
 
+@dataclass
 class Meter:
-    """Sums over the updates since the last report; pairs of corpora since the first update."""
+    """Sums over the updates since the last report."""
 
-    def __init__(self, corpora: Corpora | None = None) -> None:
-        self.names = corpora.names if corpora else []
-        self.pairs = [0 for _ in self.names]
-        self.reset()
+    loss: float = 0.0  # smoothed, over tokens
+    nll: float = 0.0
+    tokens: int = 0
+    seconds: float = 0.0
+    norm: float = 0.0  # of the last gradient
 
-    def reset(self) -> None:
-        self.loss = self.nll = self.seconds = self.norm = 0.0
-        self.tokens = 0
-
-    def add(
-        self, loss: float, nll: float, counts: Sequence[int], norm: float, seconds: float
-    ) -> None:
-        """Add an update: sums over tokens, their count, pairs of each corpus, norm, duration."""
-        tokens, *pairs = counts
-        self.pairs = [before + n for before, n in zip(self.pairs, pairs, strict=True)]
+    def add(self, loss: float, nll: float, tokens: int, norm: float, seconds: float) -> None:
         self.loss += loss
         self.nll += nll
         self.tokens += tokens
-        self.seconds += seconds
         self.norm = norm
+        self.seconds += seconds
 
     def report(self) -> dict[str, float]:
-        """Return means per token, the speed, the last gradient norm, and pairs of corpora."""
+        """Return means per token, the speed, and the last gradient norm."""
         return {
             "loss": self.loss / self.tokens,
             "perplexity": math.exp(min(self.nll / self.tokens, 700)),
             "tokens_per_second": self.tokens / self.seconds if self.seconds else 0.0,
             "grad_norm": self.norm,
-            **{f"pairs_{name}": n for name, n in zip(self.names, self.pairs, strict=True)},
         }
 
 
@@ -174,9 +165,22 @@ class MetricsLog(ExitStack):
             return
         cut_back(run / METRICS, step)
         if options.tensorboard:
-            self.board = self.enter_context(open_tensorboard(run / BOARD, step))
+            self.open_board(step)
         if options.callback is not None:
             self.tell = import_callback(options.callback)
+
+    def open_board(self, step: int) -> None:
+        """Open files of TensorBoard, if it is installed, and let the context close them."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            log.info(
+                "TensorBoard is not installed (pip install tensorboard); %s has it all", METRICS
+            )
+            return
+        with warn_of_errors(self.run / BOARD):
+            self.board = SummaryWriter(str(self.run / BOARD), purge_step=step + 1)
+            self.callback(warn_of_errors(self.run / BOARD)(self.board.close))
 
     def advance(self, step: int) -> None:
         self.bar.update()
@@ -237,8 +241,8 @@ def describe(line: Line) -> str:
         return ", ".join(f"dev {name} {line[name]:.4g}" for name in named)
     if kind == "split":
         return (
-            f"out of memory; its batches are halved ({line['splits']} such updates so far; a lower "
-            "trainer.batch_tokens with a higher trainer.accumulate is faster)"
+            "out of memory; its batches are halved (a lower trainer.batch_tokens with a higher "
+            "trainer.accumulate is faster)"
         )
     shown, more = ", ".join(map(str, line["lines"][:10])), len(line["lines"]) - 10
     shown += f" and {more} more" if more > 0 else ""
@@ -249,32 +253,11 @@ def import_callback(callback: str) -> Callable[[Line, Path], None]:
     """Import the function of trainer.callback; UserError if that fails."""
     try:
         function = EntryPoint("callback", callback, "nmt").load()
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(
-            f"trainer.callback={callback}: {visible(error, LONGEST)}; give package:function of "
-            "what Python can import here (see PYTHONPATH)"
-        ) from None
     except PLUGIN_ERRORS as error:  # of any kind: the module runs
-        raise UserError(f"trainer.callback={callback}: {where_raised(error)}") from None
+        raise UserError(
+            f"trainer.callback={callback}: {where_raised(error)}; give package:function of what "
+            "Python can import here (see PYTHONPATH)"
+        ) from None
     if not callable(function):
         raise UserError(f"trainer.callback={callback}: not a function")
     return function
-
-
-@contextmanager
-def open_tensorboard(path: Path, step: int) -> Iterator[Any]:
-    """Yield a SummaryWriter, or None where TensorBoard is not installed or the disk fails."""
-    board: Any = None
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-
-        with warn_of_errors(path):
-            board = SummaryWriter(str(path), purge_step=step + 1)
-    except ImportError:
-        log.info("TensorBoard is not installed (pip install tensorboard); %s has it all", METRICS)
-    try:
-        yield board
-    finally:
-        with warn_of_errors(path):
-            if board:
-                board.close()

@@ -28,12 +28,12 @@ from nmt.training.corpus import check_data, leave_out_long
 from nmt.training.directory import Run
 from nmt.training.feed import DeviceBatch, Feed, halve, to_device
 from nmt.training.reports import Meter, MetricsLog
-from nmt.training.schedule import DataPlace, Stalls, is_over, last_step, make_schedule, stops_early
+from nmt.training.schedule import DataCursor, Stalls, is_over, last_step, make_schedule, stops_early
 from nmt.training.signals import stop_signals
 from nmt.training.start import graft
 
 # what state.json has of a trainer, and of these parts of it all attributes
-PLAIN = ("step", "checkpoints", "nonfinite", "seconds", "splits", "origin")
+PLAIN = ("step", "checkpoints", "nonfinite", "seconds", "parent_sha256")
 STATEFUL = ("schedule", "meter", "stalls")
 
 log = logging.getLogger(__name__)
@@ -43,9 +43,9 @@ class _Update(NamedTuple):
     """An update that the device may still be making."""
 
     step: int
-    place: DataPlace
+    cursor: DataCursor
     rate: float
-    counts: list[int]  # tokens, and pairs of each corpus
+    tokens: int
     numbers: Callable[[], list[float]]  # sums of loss and likelihoods, norm; waits for the device
 
 
@@ -53,15 +53,14 @@ class Trainer:
     """One run: model, optimizer, schedule, and the step that they have reached."""
 
     step = 0  # updates that were made, or skipped
-    place = DataPlace()  # of the next update
-    updated = DataPlace()  # of the last one
+    cursor = DataCursor()  # of the next update
+    updated = DataCursor()  # of the last one
     is_due = False  # whether a checkpoint follows the last update
     checkpoints = 0  # that were due, so far
     nonfinite = 0  # updates in a row that were skipped
     seconds = 0.0  # of updates, over all resumptions
-    splits = 0  # updates whose batches were halved, likewise
     unfinished: _Update | None = None  # the last update, until its numbers are there
-    origin: dict[str, Any] | None = None  # of trainer.init_from: see `Graft`
+    parent_sha256: str | None = None  # of the weights of trainer.init_from, at the start
     since = 0.0  # when the time of the next update to be finished began
 
     def __init__(self, prepared: Prepared, run: Run) -> None:
@@ -106,7 +105,7 @@ class Trainer:
         self.updates = self.feed.updates(0)  # of the first epoch
         self.last = last_step(self.updates, self.options)  # about: epochs may differ in length
         self.ahead: list[DeviceBatch] = []  # the batches of the next step
-        self.meter = Meter(prepared.train.corpora)
+        self.meter = Meter()
         self.stalls = Stalls()
 
     def start(self) -> None:
@@ -116,7 +115,7 @@ class Trainer:
             path = Path(parent)
             if self.world.size > 1:  # one checkpoint for all, as the parent may still be trained
                 path = self.world.broadcast(lambda: modeldir.locate(path))
-            self.origin = graft(self.model, self.settings, path).origin
+            self.parent_sha256 = graft(self.model, self.settings, path).parent_sha256
         if self.options.ema:
             self.evaluated = deepcopy(self.model)
         if saved is None:
@@ -130,7 +129,7 @@ class Trainer:
         for name in STATEFUL:
             vars(getattr(self, name)).update(saved.state[name])
         vars(self).update({name: saved.state[name] for name in PLAIN})
-        self.place = saved.place
+        self.cursor = saved.cursor
         environment.warn_of_changes(saved.state["environment"], self.environment)
         log.info("resuming at step %d", self.step)
 
@@ -155,7 +154,7 @@ class Trainer:
 
     @property
     def is_over(self) -> bool:
-        return is_over(self.step, self.place, self.options)
+        return is_over(self.step, self.cursor, self.options)
 
     @property
     def is_finished(self) -> bool:
@@ -173,20 +172,20 @@ class Trainer:
         """
         if self.unfinished is None:
             self.since = time.monotonic()
-        place = self.place
-        batches = self.ahead or self.feed.device_batches(place, self.step)
+        cursor = self.cursor
+        batches = self.ahead or self.feed.device_batches(cursor, self.step)
         stop = int(self.world.all_reduce(torch.tensor(stop), "MAX"))
         if stop:
             return stop
-        counts = self.world.all_reduce(torch.tensor([b.counts for b in batches]).sum(0))
+        tokens = int(self.world.all_reduce(torch.tensor(sum(b.tokens for b in batches))))
         self.step += 1
-        self.updated, self.place = place, self.feed.after(place)
-        self.is_due = self.feed.is_due(place, self.step)
+        self.updated, self.cursor = cursor, self.feed.after(cursor)
+        self.is_due = self.feed.is_due(cursor, self.step)
         self.checkpoints += self.is_due
         rate = self.schedule.rate(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        per_rank = int(counts[0]) / self.world.size  # makes DDP's mean over ranks the sum
+        per_rank = tokens / self.world.size  # makes DDP's mean over ranks the sum
         sums = self.world.all_reduce(self.backward(batches, per_rank))
         norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         numbers = torch.cat((sums, norm[None]))
@@ -198,9 +197,9 @@ class Trainer:
         self.optimizer.found_inf = nonfinite  # type: ignore[attr-defined]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.unfinished = _Update(self.step, place, rate, counts.tolist(), numbers_later(numbers))
+        self.unfinished = _Update(self.step, cursor, rate, tokens, numbers_later(numbers))
         # while a GPU is still at work on this step, the host makes the next one's batches
-        self.ahead = [] if self.is_over else self.feed.device_batches(self.place, self.step)
+        self.ahead = [] if self.is_over else self.feed.device_batches(self.cursor, self.step)
         if self.device.type == "cpu":
             self.finish_update()
         return 0
@@ -222,9 +221,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        self.splits += 1
-        fields = self.line_fields(self.step, self.updated)
-        self.progress.report("split", {**fields, "splits": self.splits})
+        self.progress.report("split", self.line_fields(self.step, self.updated))
         smaller = [half for batch in self.feed.host_batches(self.updated) for half in halve(batch)]
         return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
 
@@ -260,11 +257,13 @@ class Trainer:
                 move_average(self.evaluated, self.model, update.step, self.options.ema)
             self.nonfinite = 0
             self.seconds += seconds
-            self.meter.add(total, nll, update.counts, norm, seconds)
-        fields = {**self.line_fields(update.step, update.place), "lr": update.rate}
+            self.meter.add(total, nll, update.tokens, norm, seconds)
+        fields = {**self.line_fields(update.step, update.cursor), "lr": update.rate}
         if not finite:
             self.nonfinite += 1
-            lines = [line for batch in self.feed.host_batches(update.place) for line in batch.lines]
+            lines = [
+                line for batch in self.feed.host_batches(update.cursor) for line in batch.lines
+            ]
             self.progress.report("skipped", {**fields, "lines": lines})
             if self.nonfinite >= self.options.nonfinite_patience:
                 reason = f"{self.nonfinite} updates in a row were not finite"
@@ -273,7 +272,7 @@ class Trainer:
         if update.step % self.options.log_every == 0 and self.meter.tokens:
             means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
             self.progress.report("train", {**fields, **means})
-            self.meter.reset()
+            self.meter = Meter()
 
     def checkpoint(self) -> None:
         """Measure dev perplexity and trainer.dev_metric, report them, and save a checkpoint.
@@ -339,7 +338,7 @@ class Trainer:
         yield OPTIMIZER, dump_optimizer(self.model, self.optimizer, self.device)
         state = {
             "cost": cost,
-            "place": self.place,
+            "place": self.cursor,
             "updates": self.updates,
             **{name: getattr(self, name) for name in PLAIN},
             **{name: vars(getattr(self, name)) for name in STATEFUL},
@@ -348,6 +347,6 @@ class Trainer:
         }
         yield STATE, manifest.dump(state)
 
-    def line_fields(self, step: int, place: DataPlace) -> dict[str, Any]:
+    def line_fields(self, step: int, cursor: DataCursor) -> dict[str, Any]:
         """The fields that all lines of metrics.jsonl have."""
-        return {"step": step, "epoch": place.epoch + 1, "seconds": round(self.seconds, 3)}
+        return {"step": step, "epoch": cursor.epoch + 1, "seconds": round(self.seconds, 3)}
