@@ -122,14 +122,15 @@ def _group_page(group: str, folders: Folders) -> list[str]:
     for option in options_of(group, folders):
         mark = "*" if option == default else " "
         lines.append(f"   {mark} {option:<20} {summary(group, option, folders)}")
-    if group in GROUPS:
-        rows = list(_describe(group, GROUPS[group], {}))
-    else:
+    rows = list(_describe(group, GROUPS[group], {})) if group in GROUPS else []
+    if group == "encoding":
         commented_keys = _comments(group, options_of(group, folders), folders).items()
         rows = [(key, *row) for key, row in commented_keys if key.split(".")[0] not in GROUPS]
     lines += ["", "Keys (KEY=VALUE; in brackets the default):", *_align(rows)] if rows else []
     if group == "encoding":
         lines += [*_OF_EVERY_ENTRY, "", "nmt-encodings NAME shows how one works."]
+    elif not rows:  # each of its options has keys of its own
+        lines += ["", f"--help {group}=OPTION shows what an option sets."]
     return lines
 
 

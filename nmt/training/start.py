@@ -89,7 +89,20 @@ def graft(model: Transformer, settings: Settings, path: str | Path) -> Graft:
     dropped = sorted({*parent_tensors}.difference(loaded))
     report = Graft(loaded, zero_initialised, new, dropped, difference(model, parent.model), sha256)
     log.info("started from %s: %s", path, report)
+    log.info("%s", describe_rate(settings, parent.settings))
     return report
+
+
+def describe_rate(settings: Settings, parent: Settings) -> str:
+    """Say which learning rate a child starts with, and how it compares with its parent's."""
+    if parent.segmenter.kind == "imported":
+        trained = "the model does not say at which rate it was trained (those of OPUS-MT: 0.0003)"
+    elif parent.trainer.init_from is not None:
+        trained = f"its parent, continued from another model, was trained at {parent.optim.lr:g}"
+    else:
+        trained = f"its parent was trained at {parent.optim.lr:g}"
+    advice = "half of that suits a kept encoding, all of it a new one"
+    return f"optim.lr={settings.optim.lr:g}, as this run's options say; {trained}; {advice}"
 
 
 def _entries(model: Transformer, settings: Settings) -> dict[tuple[str, str, str], Encoding]:

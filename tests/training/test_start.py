@@ -54,6 +54,7 @@ def test_relative_tables_on_top_of_absolute_start_as_absolute(
     ]
     assert not report.new and not report.dropped
     assert "step 0 computes as the parent" in caplog.text
+    assert "optim.lr=0.01" in caplog.text and "was trained at 0.01" in caplog.text
     theirs = modeldir.load(path).model
     assert torch.equal(model.output.weight, theirs.output.weight)
 
