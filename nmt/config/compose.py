@@ -46,18 +46,9 @@ log = logging.getLogger(__name__)
 Inherit = Callable[[Path, Path | None, Sequence[Override], Folders], Iterable[str]]
 START = "trainer.init_from"
 SETTINGS_KEYS = ("seed", "encoding", *GROUPS)  # at the root of a composed config
-RECIPE_KEYS = {  # further keys at the root: of encodings, tables and recipes
-    "attention",
-    "bounds",
-    "limits",
-    "parent",
-    "remarks",
-    "row",
-    "samples",
-    "table",
-    "tau",
-    "tests",
-}
+SCALE_KEYS = {"limits", "bounds", "tests", "remarks"}
+TABLE_KEYS = {"table", "samples", "attention"}
+RECIPE_KEYS = {"tau", "parent", "row", *SCALE_KEYS, *TABLE_KEYS}  # all others at the root
 
 
 class Experiment(NamedTuple):
@@ -72,30 +63,24 @@ class Experiment(NamedTuple):
 
 
 def experiment_of(words: Iterable[str], inherit: Inherit | None = None) -> Experiment:
-    """Compose, resolve and check the settings of overrides; UserError for wrong ones."""
+    """Compose, resolve and check the settings that overrides mean; UserError for wrong ones."""
     overrides = parse(words)
     cfg = compose_config(overrides, inherit)
     with translating_errors(overrides):
         if isinstance(cfg.data, DictConfig) and (root := cfg.data.get("root")):
             cfg.data.root = root  # resolved once, and not for each file in it
         values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=False)
-    recipe = {
-        name: value
-        for name, value in values.items()
-        if name not in (*SETTINGS_KEYS, *LOCATION_KEYS)
-    }
-    if wrong := recipe.keys() - RECIPE_KEYS:
-        raise UserError(f"{min(wrong)}: no such key; see --help all")
     if isinstance(values["data"], dict) and values["data"].get("root") == check.MANDATORY:
         values["data"]["root"] = None  # all files are named
-    settings = thaw({name: values.get(name, check.MANDATORY) for name in SETTINGS_KEYS})
-    location = check.read(
-        RunLocation, {name: values.get(name, check.MANDATORY) for name in LOCATION_KEYS}
-    )
-    changed = _changed(overrides, recipe)
-    name = location.name or _name(settings, "limits" in recipe, changed, overrides)
+    of_settings = {name: values.pop(name, check.MANDATORY) for name in SETTINGS_KEYS}
+    of_location = {name: values.pop(name, check.MANDATORY) for name in LOCATION_KEYS}
+    if wrong := values.keys() - RECIPE_KEYS:
+        raise UserError(f"{min(wrong)}: no such key; see --help all")
+    settings, location = thaw(of_settings), check.read(RunLocation, of_location)
+    changed = _changed(overrides, values.get("tau"))
+    name = location.name or _name(settings, "limits" in values, changed, overrides)
     run, lines = Path(location.runs, name), lines_of(overrides)
-    return Experiment(settings, run, lines, changed, location.jobs, recipe)
+    return Experiment(settings, run, lines, changed, location.jobs, recipe=values)
 
 
 def compose_config(overrides: Sequence[Override], inherit: Inherit | None = None) -> DictConfig:
@@ -108,9 +93,7 @@ def compose_config(overrides: Sequence[Override], inherit: Inherit | None = None
         named = START in typed or "parent" in typed
         cfg = compose(_leave_out_keys(overrides) if named else overrides)
         if is_sweep(cfg):
-            raise UserError(
-                "several runs, of a sweep or a table: only nmt-train makes them; choose one"
-            )
+            raise UserError("a sweep or a table is several runs, which only nmt-train makes")
         if inherit is not None and (start := OmegaConf.select(cfg, START)) is not None:
             words = inherit(Path(str(start)), _named_run(cfg), overrides, folders)
             cfg = compose([*parse(words), *overrides])
@@ -196,9 +179,9 @@ def _check_encodings(override: Override, has_tau: bool, folders: Folders) -> Non
 def _leave_out_other_entries(
     cfg: DictConfig, typed: Mapping[str, Override], folders: Folders
 ) -> None:
-    """Where an override chooses encodings, leave out those of a run or experiment.
+    """Where an override chooses encodings, leave out entries that a run or experiment has added.
 
-    Such a file may set keys of its own encodings, as `encoding.absolute.at`.
+    Its file may set keys of the encodings that it chooses, as `encoding.absolute.at`.
     """
     if "encoding" not in typed:
         return
@@ -251,7 +234,7 @@ def _leave_out_idle_keys(cfg: DictConfig, typed: Mapping[str, Override]) -> None
         kind = cfg[group].get("kind")
         for name in check.idle_keys(schema, kind) & {*map(str, cfg[group])}:
             if f"{group}.{name}" in typed:
-                kinds = " or ".join(schema.__dataclass_fields__[name].metadata["only"])
+                kinds = " or ".join(check.keys_of(schema)[name].only)
                 idle = f"{group}.{name}: has no effect with {group}.kind={kind}"
                 raise UserError(f"{idle}; only with {kinds}")
             del cfg[group][name]
@@ -287,10 +270,9 @@ def _warn(message: str) -> None:
     log.warning("%s", message)
 
 
-def _changed(overrides: Sequence[Override], recipe: Mapping[str, Any]) -> list[str]:
+def _changed(overrides: Sequence[Override], tau: Any) -> list[str]:
     """List the keys of encodings that overrides change, as parts of a name."""
-    typed = {override.key_or_group for override in overrides}
-    changed = [f"tau{recipe['tau']}"] if "tau" in typed else []
+    changed = [f"tau{tau}"] if any(o.key_or_group == "tau" for o in overrides) else []
     for override in overrides:
         if override.key_or_group.startswith("encoding."):
             value = str(override.input_line).partition("=")[2]

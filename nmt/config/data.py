@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 from unicodedata import is_normalized
 
+from nmt.config import check
 from nmt.config.check import MANDATORY, Between, Name, NonNegativeInt, PositiveInt, Share, key
 from nmt.errors import UserError
 
@@ -46,9 +47,7 @@ class Segmentation:
     shared_vocabulary: bool = key(
         False, "one vocabulary for both sides (needed by model.tie=all)", (*LEARNED, "imported")
     )
-    source_model: str = key(
-        MANDATORY, "SentencePiece model of the source, or of both sides", SPM, True
-    )
+    source_model: str = key(MANDATORY, "SentencePiece model of source or both sides", SPM, True)
     target_model: str | None = key(None, "that of the target; null: source_model", SPM, True)
     codes: str = key(MANDATORY, "merges that subword-nmt learned, one per line", CODES, True)
     source_vocabulary: str = key(
@@ -71,9 +70,7 @@ class Segmentation:
 class Column:
     """Integers for the source text, in files parallel to it (which may be compressed)."""
 
-    per: Literal["word", "sentence"] = key(
-        MANDATORY, "integers of a line: one for each word, or one"
-    )
+    per: Literal["word", "sentence"] = key(MANDATORY, "integers of a line: one per word, or one")
     train: str = key(MANDATORY, "file parallel to the training text", path=True)
     dev: str = key(MANDATORY, "file parallel to the development text", path=True)
     test: str | None = key(None, "file parallel to the test text", path=True)
@@ -113,9 +110,7 @@ class Data:
     )
     normalize: Literal["nfc", "nfkc", "none"] = key("nfc", "Unicode normal form of all text")
     invalid_utf8: Literal["fail", "drop"] = key("fail", "a line that is no UTF-8: stop, or drop")
-    max_line_bytes: PositiveInt = key(
-        65536, "drop a training or development pair if a line has more"
-    )
+    max_line_bytes: PositiveInt = key(65536, "drop a training or dev pair if a line has more")
     join: Annotated[int, Between(1, 64)] = key(
         1, "consecutive lines of a training example at most; an empty line is a border"
     )
@@ -195,7 +190,7 @@ class Data:
 
 
 # keys that say which sentences data=toy draws
-TOY_KEYS = tuple(name for name, f in Data.__dataclass_fields__.items() if f.metadata["only"] == TOY)
+TOY_KEYS = tuple(name for name, declared in check.keys_of(Data).items() if declared.only == TOY)
 
 
 def _check_columns(columns: dict[str, Column]) -> None:

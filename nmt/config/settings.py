@@ -37,16 +37,10 @@ class Model:
     activation: Literal["relu", "gelu", "swish"] = key(
         "relu", "between the feed-forward sublayers' two maps; swish: x sigmoid(x)"
     )
-    share_layers: bool = key(
-        False, "one layer, gone through again and again (Universal Transformer)"
-    )
+    share_layers: bool = key(False, "one layer, applied repeatedly (Universal Transformer)")
     drop_residual: list[int] = key([], "encoder passes whose attention has no residual, from 1")
-    source_eos: bool = key(
-        True, "the model reads the sign that ends a source; false: it does not, as in OpenNMT"
-    )
-    target_bos: bool = key(
-        True, "the decoder starts from an embedding; false: from a zero vector, as in Marian"
-    )
+    source_eos: bool = key(True, "the encoder reads the end of a source; not so in OpenNMT")
+    target_bos: bool = key(True, "the decoder starts from an embedding; in Marian, from zeros")
 
 
 @dataclass
@@ -62,17 +56,11 @@ class Optim:
     beta1: Decay = key(0.9, "Adam's decay of the first moment")
     beta2: Decay = key(0.999, "Adam's decay of the second moment")
     eps: Annotated[float, Between(1e-20, 1)] = key(1e-8, "Adam's epsilon")
-    weight_decay: Annotated[float, Between(0, 100)] = key(
-        0.0, "decoupled weight decay (AdamW); 0: plain Adam"
-    )
+    weight_decay: Annotated[float, Between(0, 100)] = key(0.0, "decoupled, as in AdamW; 0: none")
     clip: NonNegativeFloat = key(1.0, "largest gradient norm; 0: no clipping")
     label_smoothing: Dropout = key(0.1, "mass taken from the true token")
-    decay: Annotated[float, Between(0.01, 1)] = key(
-        0.9, "factor on the learning rate at a stall", PLATEAU
-    )
-    patience: PositiveInt = key(
-        6, "checkpoints in a row without a new best until the rate decays", PLATEAU
-    )
+    decay: Annotated[float, Between(0.01, 1)] = key(0.9, "factor on the rate at a stall", PLATEAU)
+    patience: PositiveInt = key(6, "checkpoints without a new best until a stall", PLATEAU)
     min_lr: NonNegativeFloat = key(0.0, "the rate is never decayed below this", PLATEAU)
     warmup: PositiveInt = key(4000, "updates until the peak", INVERSE_SQRT)
 
@@ -91,18 +79,12 @@ class Training:
         "number format; auto: bfloat16 on a GPU that has it; tf32: float32 with rounded factors, "
         "on a GPU",
     )
-    deterministic: bool = key(
-        False, "on a GPU: the same bits in every run, and slower; a CPU's are so anyway"
-    )
+    deterministic: bool = key(False, "on a GPU: the same bits in every run, and slower")
     compile: Literal["auto", True, False] = key(
         False, "let torch compile the pass through the model; auto: on a GPU that Triton knows"
     )
-    threads: Annotated[int, Between(1, 1024)] | None = key(
-        None, "CPU threads; null: torch's choice"
-    )
-    batch_tokens: PositiveInt = key(
-        4700, "tokens of a batch, padding included (Rosendahl et al. 2019)"
-    )
+    threads: Annotated[int, Between(1, 1024)] | None = key(None, "CPU threads; null: torch chooses")
+    batch_tokens: PositiveInt = key(4700, "tokens of a batch, with padding (Rosendahl et al. 2019)")
     batch_count: Literal["source", "target", "max"] = key("max", "side whose tokens count")
     accumulate: PositiveInt = key(1, "batches per update")
     gradient_checkpointing: bool = key(
@@ -113,19 +95,15 @@ class Training:
     max_hours: NonNegativeFloat | None = key(
         None, "save and end with exit code 75 after so many hours; null: no limit"
     )
-    early_stopping: NonNegativeInt = key(
-        0, "stop after so many checkpoints in a row without a new best; 0: never"
-    )
+    early_stopping: NonNegativeInt = key(0, "stop after N checkpoints without a new best; 0: never")
     checkpoints_per_epoch: PositiveInt = key(
         8, "dev perplexity and checkpoint so often (Rosendahl et al. 2019)"
     )
     checkpoint_every: PositiveInt | None = key(
         None, "updates between checkpoints; null: checkpoints_per_epoch"
     )
-    keep_checkpoints: Annotated[int, Between(2)] = key(
-        2, "newest checkpoints kept in addition to the best"
-    )
-    keep_best: PositiveInt = key(1, "best checkpoints kept")
+    keep_checkpoints: Annotated[int, Between(2)] = key(2, "newest checkpoints kept")
+    keep_best: PositiveInt = key(1, "best checkpoints kept, in addition")
     dev_metric: Literal["perplexity", "bleu", "chrf"] = key(
         "perplexity",
         "what decides on the best checkpoint, early stopping and optim=adam_plateau; bleu, chrf: "
@@ -135,17 +113,13 @@ class Training:
         None, "first lines of the development text that are translated for dev_metric; null: all"
     )
     log_every: PositiveInt = key(50, "updates between lines of metrics.jsonl")
-    init_from: str | None = key(
-        None, "run or checkpoint whose weights training starts from", path=True
-    )
+    init_from: str | None = key(None, "run or model directory to start from", path=True)
     freeze: list[str] = key(
         [],
         "parts of the model that are not trained: encoder, embeddings, or the beginning of a "
         "parameter's name",
     )
-    ema: Decay = key(
-        0.0, "decay of a moving average of the weights, which is evaluated and saved; 0: none"
-    )
+    ema: Decay = key(0.0, "decay of an average of the weights, evaluated and saved; 0: none")
     nonfinite_patience: PositiveInt = key(3, "stop after so many non-finite updates in a row")
     tensorboard: bool = key(True, "write TensorBoard files too, where it is installed")
     callback: str | None = key(
@@ -365,5 +339,5 @@ def integers(options: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, int
 
 def is_path(name: str) -> bool:
     """Whether the value of a dotted key is a path, which means nothing on another machine."""
-    declared = check.declaration(Settings, name.split("."))
-    return declared is not None and bool(declared.metadata.get("path"))
+    declared = check.find_key(Settings, name)
+    return declared is not None and declared.path
