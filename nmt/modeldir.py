@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CONFIG, SOURCE, TARGET, FACTS = "config.json", "source.json", "target.json", "facts.json"
 WEIGHTS = "model.safetensors"
-SETTINGS_BESIDE = "settings.json"  # those of a model that was written for another engine
+SETTINGS_BESIDE = "settings.json"  # next to a model that was written for another engine
 CHECKPOINTS = "checkpoints"  # in a run directory, which has a config.json of its own
 BEST = "best"  # in a run directory: the name of its best checkpoint
 USUAL_LENGTH = 100  # pieces of the longest source in training where that is unknown: conf/ has it
@@ -235,7 +235,7 @@ def model_of(
 
 
 def is_saved(trained: Trained) -> bool:
-    """Whether the weights are still those of the directory that a model was read from."""
+    """Whether a model has the weights of the directory that it was read from."""
     import torch
 
     assert trained.directory is not None

@@ -21,10 +21,10 @@ from nmt.errors import Exit, UserError
 from nmt.modeldir import CHECKPOINTS, CONFIG, read_config, read_settings
 
 FILES = {k for k in check.keys_of(Data) if is_path(f"data.{k}")} - {"cache"}
-TREATMENT = {  # keys of data about the use of a text; the others say which text it is
-    *("max_length", "join", "join_share", "join_length", "join_within"),
-    *("bpe_dropout", "subword_alpha", "subword_nbest", "cache", "workers"),
-}
+JOINING = {"join", "join_share", "join_length", "join_within"}
+RANDOM_SEGMENTATION = {"bpe_dropout", "subword_alpha", "subword_nbest"}
+# keys of data that do not say which text it is, but how it is used
+TREATMENT = {"max_length", "cache", "workers", *JOINING, *RANDOM_SEGMENTATION}
 
 
 def experiment_of(words: Iterable[str]) -> Experiment:
@@ -88,7 +88,7 @@ def _read(path: Path, run: Path | None) -> tuple[dict[str, Any], dict[str, Any] 
     """Return a parent's settings, and its `data` with the paths of its training; None: unknown."""
     if not path.exists():
         begun = None if run is None or not (run / CONFIG).is_file() else read_config(run)
-        # by its name alone: its place may be spelled in other ways
+        # by its name alone: the path may be spelled in other ways
         if begun is None or Path(begun.trainer.init_from or "").name != path.name:
             raise UserError(
                 f"{path}: no such directory; give a run or a checkpoint, or, to resume a run that "
@@ -122,7 +122,7 @@ def _check_typed(
 
 
 def _choose_options(typed: Mapping[str, Override], folders: Folders) -> list[tuple[str, str]]:
-    """List groups and options that are typed, and those that their files choose."""
+    """List groups and options that are typed, and options that the files of these choose."""
     options = [(g, o) for g in ABOUT if g in typed for o in chosen_options(typed[g])]
     for group, option in options:  # which grows: an experiment may choose a scale
         parts = [] if "$" in option else chain_of(group, option, folders)  # as data=${scale}_zhen

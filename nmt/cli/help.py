@@ -46,7 +46,7 @@ class Manual(NamedTuple):
     name: str
     usage: str  # how to call it, and a few examples
     more: str = ""  # further examples
-    groups: tuple[str, ...] = tuple(ABOUT)  # those that matter to it
+    groups: tuple[str, ...] = tuple(ABOUT)  # that matter to the command
 
 
 def make_parser(manual: Manual) -> Parser:
@@ -135,7 +135,7 @@ def _group_page(group: str, folders: Folders) -> list[str]:
 
 
 def _option_page(group: str, option: str, folders: Folders) -> list[str]:
-    """The keys that an option sets, and those of its group."""
+    """The keys that an option sets, or all of its group."""
     chain, values = chain_of(group, option, folders), values_of(group, option, folders)
     chosen = [
         f"{g}={o}" for part in chain for g, o in choices_of(group, part, folders) if g != group
@@ -155,7 +155,7 @@ def _option_page(group: str, option: str, folders: Folders) -> list[str]:
 
 
 def _comments(group: str, options: Iterable[str], folders: Folders) -> dict[str, tuple[str, str]]:
-    """Key -> value and comment, of options' files and those that they build on."""
+    """Key -> value and comment, of options' files and the files that these build on."""
     parts = [part for option in options for part in chain_of(group, option, folders)]
     rows = [row for part in dict.fromkeys(parts) for row in read_comments(group, part, folders)]
     return {key: (value, comment) for key, value, comment in rows}
@@ -171,7 +171,7 @@ def _root_keys(width: int) -> list[str]:
 
 
 def _describe(above: str, schema: Any, values: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Key, value and meaning of the keys of a dataclass that count, those below one as NAME."""
+    """Key, value and meaning of each key of a dataclass that counts; NAME stands for a user's."""
     idle = check.idle_keys(schema, values["kind"]) if "kind" in values else set()
     for name, declared in check.keys_of(schema).items():
         if name not in idle:

@@ -52,7 +52,8 @@ class Parser(argparse.ArgumentParser):
         )
         self.manual = manual + _describe_search() * search
         self.add_argument(
-            *("-h", "--help"),
+            "-h",
+            "--help",
             action=_ShowHelp,
             nargs="?",
             choices=["all"],

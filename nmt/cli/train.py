@@ -149,7 +149,7 @@ def train(experiment: "Experiment", world: "World") -> None:
 
 
 def train_sweep(sweep: "Sweep", command: str) -> None:
-    """Train several runs, those that are not finished; then say which, or show their table."""
+    """Train the unfinished runs of a sweep; then print all that are finished, or their table."""
     from nmt.evaluation import text
     from nmt.sweep import failure_error, plan_runs, prepare_corpora, train_all
     from nmt.tables import make_table, plan_table

@@ -28,7 +28,7 @@ ABOUT = {  # groups of options, a folder of conf/ each: what one chooses there
     "scale": "corpus, model and budget of the paper's tables",
     "run": "one of the paper's ten training runs, at a scale",
 }
-CHOOSERS = ("scale", "experiment", "run")  # groups whose options choose those of others
+CHOOSERS = ("scale", "experiment", "run")  # groups whose options choose options of other groups
 GLOBAL = ("encoding", *CHOOSERS)  # groups whose files name whole keys
 SEARCHPATH = "hydra.searchpath"
 FAMILIES = (  # of encodings, in the order of every list
@@ -153,7 +153,7 @@ def chain_of(
 
 
 def values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
-    """The values in an option's file and those that it builds on, interpolations unresolved."""
+    """The values in an option's file and the files it builds on, interpolations unresolved."""
     files = [_loaded(path_of(group, o, folders)) for o in chain_of(group, option, folders)]
     values: Any = OmegaConf.to_container(OmegaConf.merge(*files), resolve=False)
     values.pop("defaults", None)
@@ -161,7 +161,7 @@ def values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
 
 
 def entries_of(encoding: str, folders: Folders = ()) -> dict[str, dict[str, Any]]:
-    """The entries that an encoding's file sets, those of its defaults first."""
+    """The entries that an encoding's file and its defaults set, the defaults first."""
     entries = values_of("encoding", encoding, folders).get("encoding") or {}
     return {name: options or {} for name, options in entries.items()}
 
@@ -188,7 +188,7 @@ class EncodingFacts(NamedTuple):
 
 
 def list_encodings(folders: Folders = ()) -> list[EncodingFacts]:
-    """All options of `encoding=`, by family: those of FAMILIES first, then others."""
+    """All options of `encoding=` by family: FAMILIES first, then families of users."""
     members: dict[str, list[EncodingFacts]] = {family: [] for family in FAMILIES}
     for name in options_of("encoding", folders):
         family = family_of(name, folders)

@@ -59,13 +59,15 @@ Share = Annotated[float, Between(0, 1)]
 Name = Annotated[str, Inside()]
 
 
-def key(default: Any, doc: str, only: tuple[str, ...] = (), path: bool = False) -> Any:
+def key(
+    default: Any, doc: str, only: tuple[str, ...] = (), path: bool = False, effect: bool = True
+) -> Any:
     """Declare a key of a dataclass: its default, and what it means.
 
-    `only`: the values of `kind` beside it with which the key counts; none: all. `path`: the value
-    is a path, which means nothing on another machine.
+    `only`: the values of the dataclass's key `kind` with which this one counts; none: all. `path`:
+    the value is a path, which means nothing on another machine. `effect`: it may change a result.
     """
-    metadata = {"doc": doc, "only": only, "path": path}
+    metadata = {"doc": doc, "only": only, "path": path, "effect": effect}
     if isinstance(default, list | dict):
         return field(default_factory=lambda: default.copy(), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -79,6 +81,7 @@ class Key(NamedTuple):
     doc: str = ""
     only: tuple[str, ...] = ()
     path: bool = False
+    effect: bool = True
 
 
 def keys_of(schema: Any) -> dict[str, Key]:

@@ -56,7 +56,7 @@ class Segmentation:
         CODES,
         True,
     )
-    target_vocabulary: str | None = key(None, "those of the target; null: source's", CODES, True)
+    target_vocabulary: str | None = key(None, "of the target; null: the source's", CODES, True)
 
     @property
     def shared(self) -> bool:
@@ -142,7 +142,7 @@ class Data:
         "data/prepared", "directory of the prepared corpora, and of the text of data=toy", path=True
     )
     workers: Annotated[int, Between(1, 1024)] | None = key(
-        None, "processes that prepare text, or segment it at random; null: as many as pay"
+        None, "processes that prepare or segment text; null: as many as pay", effect=False
     )
     root: str | None = key(None, "directory of the files below; null: each is named", path=True)
     train_source: str = key(MANDATORY, "training text, source side", path=True)
@@ -152,13 +152,13 @@ class Data:
     )
     dev_target: str | None = key(None, "the same, target side", path=True)
     dev_lines: PositiveInt | None = key(
-        None, "pairs of the training text that take its place, and are not trained on"
+        None, "training pairs held out as development text, instead of two files"
     )
     test_source: str | None = key(None, "test text, source side; nmt-evaluate reads it", path=True)
     test_target: str | None = key(None, "the same, target side", path=True)
     columns: dict[str, Column] = key({}, "integers parallel to the source; add them with +")
     corpora: dict[str, Corpus] = key(
-        {}, "several corpora, in the place of train_source and train_target; add them with +"
+        {}, "several corpora, instead of train_source and train_target; add them with +"
     )
     train_pairs: PositiveInt = key(20000, "training pairs", TOY)
     train_shortest: Words = key(4, "words of the shortest training sentence", TOY)
@@ -183,7 +183,7 @@ class Data:
 
     @property
     def other_dev(self) -> str:
-        """Where development text may be from but its two files, as errors say it."""
+        """What to do without files of development text, as the end of an error."""
         if self.corpora:
             return ", or those of a corpus: data.corpora.NAME.dev_source and dev_target"
         return ", or hold out lines of the training text: data.dev_lines=N"
@@ -199,7 +199,7 @@ def _check_columns(columns: dict[str, Column]) -> None:
         if not COLUMN_NAME.fullmatch(name):
             raise UserError(f"{dotted}: a column is named by small letters, digits and _")
         if name == WORDS:
-            raise UserError(f"{dotted}: made of all text; choose another name")
+            raise UserError(f"{dotted}: every text has a column of this name; choose another")
         if column.per != "word" and name == HEADS:
             raise UserError(f"{dotted}.per={column.per}: each word has a head; say word")
 

@@ -20,7 +20,7 @@ from nmt.config.catalog import ABOUT, CHOOSERS, conf_dir, options_of, values_of
 from nmt.config.settings import GROUPS, RunLocation, Settings
 from nmt.errors import UserError
 
-ROOT = "train"  # the config that others are composed into
+ROOT = "train"  # the main config: conf/train.yaml
 DEFAULTS = "settings"  # the config with the default of each key, which conf/train.yaml names
 LOCATION_KEYS = tuple(check.keys_of(RunLocation))
 ENTRY = re.compile(r"encoding\.(\w+)\.(.+)")  # a key of an encoding
@@ -80,7 +80,7 @@ def reading_conf(overrides: Sequence[Override]) -> Iterator[None]:
 
 
 def compose(overrides: Sequence[Override]) -> DictConfig:
-    """The config of overrides, less the keys of encodings, with Hydra's own part."""
+    """The config of overrides, without keys of encodings, with Hydra's own part."""
     lines = [str(o.input_line) for o in overrides if not ENTRY.fullmatch(o.key_or_group)]
     return hydra.compose(ROOT, overrides=lines, return_hydra_config=True)
 
@@ -110,7 +110,7 @@ def translating_errors(overrides: Sequence[Override]) -> Iterator[None]:
         raise AbsentError(message, f"{group}={name}") from None
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(_message(error)) from None
-    except ValueError as error:  # of Hydra, for a number in the place of an option
+    except ValueError as error:  # of Hydra, for a number instead of an option
         raise UserError(f"{' '.join(lines_of(overrides))}: {first_line(error)}") from None
 
 

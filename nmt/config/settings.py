@@ -73,27 +73,29 @@ class Optim:
 class Training:
     """How long and on what to train, and how often to look."""
 
-    device: str = key("auto", "where to compute; auto: a GPU if there is one")
+    device: str = key("auto", "where to compute; auto: a GPU if there is one", effect=False)
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = key(
         "auto",
         "number format; auto: bfloat16 on a GPU that has it; tf32: float32 with rounded factors, "
         "on a GPU",
     )
-    deterministic: bool = key(False, "on a GPU: the same bits in every run, and slower")
+    deterministic: bool = key(False, "on a GPU: the same bits in every run; slower", effect=False)
     compile: Literal["auto", True, False] = key(
         False, "let torch compile the pass through the model; auto: on a GPU that Triton knows"
     )
-    threads: Annotated[int, Between(1, 1024)] | None = key(None, "CPU threads; null: torch chooses")
+    threads: Annotated[int, Between(1, 1024)] | None = key(
+        None, "CPU threads; null: torch chooses", effect=False
+    )
     batch_tokens: PositiveInt = key(4700, "tokens of a batch, with padding (Rosendahl et al. 2019)")
     batch_count: Literal["source", "target", "max"] = key("max", "side whose tokens count")
     accumulate: PositiveInt = key(1, "batches per update")
     gradient_checkpointing: bool = key(
-        False, "compute layers twice: less memory, some third more time, the same results"
+        False, "compute layers twice: less memory, a third more time, same results", effect=False
     )
     max_epochs: PositiveInt | None = key(20, "stop after so many epochs; null: no limit")
     max_steps: PositiveInt | None = key(None, "stop after so many updates; null: no limit")
     max_hours: NonNegativeFloat | None = key(
-        None, "save and end with exit code 75 after so many hours; null: no limit"
+        None, "save and end with exit code 75 after so many hours; null: no limit", effect=False
     )
     early_stopping: NonNegativeInt = key(0, "stop after N checkpoints without a new best; 0: never")
     checkpoints_per_epoch: PositiveInt = key(
@@ -102,8 +104,8 @@ class Training:
     checkpoint_every: PositiveInt | None = key(
         None, "updates between checkpoints; null: checkpoints_per_epoch"
     )
-    keep_checkpoints: Annotated[int, Between(2)] = key(2, "newest checkpoints kept")
-    keep_best: PositiveInt = key(1, "best checkpoints kept, in addition")
+    keep_checkpoints: Annotated[int, Between(2)] = key(2, "newest checkpoints kept", effect=False)
+    keep_best: PositiveInt = key(1, "best checkpoints kept, in addition", effect=False)
     dev_metric: Literal["perplexity", "bleu", "chrf"] = key(
         "perplexity",
         "what decides on the best checkpoint, early stopping and optim=adam_plateau; bleu, chrf: "
@@ -112,7 +114,7 @@ class Training:
     dev_lines: PositiveInt | None = key(
         None, "first lines of the development text that are translated for dev_metric; null: all"
     )
-    log_every: PositiveInt = key(50, "updates between lines of metrics.jsonl")
+    log_every: PositiveInt = key(50, "updates between lines of metrics.jsonl", effect=False)
     init_from: str | None = key(None, "run or model directory to start from", path=True)
     freeze: list[str] = key(
         [],
@@ -120,13 +122,15 @@ class Training:
         "parameter's name",
     )
     ema: Decay = key(0.0, "decay of an average of the weights, evaluated and saved; 0: none")
-    nonfinite_patience: PositiveInt = key(3, "stop after so many non-finite updates in a row")
-    tensorboard: bool = key(True, "write TensorBoard files too, where it is installed")
+    nonfinite_patience: PositiveInt = key(
+        3, "stop after so many non-finite updates in a row", effect=False
+    )
+    tensorboard: bool = key(True, "write TensorBoard files, if it is installed", effect=False)
     callback: str | None = key(
-        None, "package:function, called with each line of metrics.jsonl and the run's directory"
+        None, "package:function, called with each line of metrics.jsonl and the run", effect=False
     )
     target: Engine | None = key(
-        None, "what nmt-export will write: what it cannot hold is refused before the first update"
+        None, "what nmt-export will write; refused early if that cannot be", effect=False
     )
 
     def __post_init__(self) -> None:

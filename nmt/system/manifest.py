@@ -158,8 +158,10 @@ def dump_tensors(tensors: "dict[str, Tensor]") -> bytes:
     """The bytes of a file of safetensors; raises MemoryError where memory is short."""
     import safetensors.torch
 
-    bytes(2 * sum(t.nbytes for t in tensors.values()))  # tried here, as Rust would panic: the file
-    return safetensors.torch.save(tensors)  # and the copies that it is made of
+    bytes(
+        2 * sum(t.nbytes for t in tensors.values())
+    )  # a trial, as Rust would panic: file and copy
+    return safetensors.torch.save(tensors)
 
 
 def parse(data: bytes, path: Path) -> Any:

@@ -25,8 +25,8 @@ PR_SET_PDEATHSIG = 1  # of Linux's prctl.h
 def cpus() -> int:
     """CPUs that this process is bound to, but no more than the quotas of its cgroups allow.
 
-    Of a quota of 2.5 CPUs two count: a third thread would be stopped half of the time, and the
-    others wait for it.
+    Of a quota of 2.5 CPUs two count: a third thread would be stopped half of the time, and keep
+    both waiting.
     """
     bound_cpus = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
@@ -67,7 +67,7 @@ def memory_of(device: "torch.device | None" = None) -> int:
 
 
 def _limits(controller: str, *files: list[str]) -> Iterator[list[int]]:
-    """Yield the limits in files (v2, v1) of the process's cgroups and of those above them.
+    """Yield the limits in files (v2, v1) of the process's cgroups and of all cgroups above.
 
     A container may see its own cgroup as the root, whatever its path outside.
     """

@@ -98,7 +98,7 @@ def _mean(paths: Sequence[Path]) -> Trained:
     first = newest = modeldir.load(paths[0])
     for path in paths:
         newest = modeldir.load(path)
-        _refuse_other(paths[0], first, path, newest)
+        _check_same_training(paths[0], first, path, newest)
         for name, tensor in modeldir.weights(newest.model).items():
             sums[name] = sums.get(name, 0) + tensor.double()
         about = {k: v for k, v in newest.facts.items() if k in ("step", PERPLEXITY, AVERAGED)}
@@ -114,7 +114,7 @@ def _mean(paths: Sequence[Path]) -> Trained:
     return newest._replace(facts={**facts, AVERAGED: averaged}, digest="")
 
 
-def _refuse_other(first_path: Path, first: Trained, path: Path, other: Trained) -> None:
+def _check_same_training(first_path: Path, first: Trained, path: Path, other: Trained) -> None:
     """Raise UserError (65) unless two models may be checkpoints of one training."""
     sides = [(model.source.to_json(), model.target.to_json()) for model in (first, other)]
     if changes := differences(freeze(first.settings), freeze(other.settings)):

@@ -15,7 +15,7 @@ from nmt.text.vocab import EOS, PAD
 from nmt.training.distributed import World
 from nmt.training.schedule import DataCursor, is_over
 
-AHEAD = 4  # updates whose text workers segment meanwhile
+AHEAD = 4  # updates whose text workers segment in advance
 
 
 class DeviceBatch(NamedTuple):
@@ -26,7 +26,7 @@ class DeviceBatch(NamedTuple):
     columns: dict[str, Tensor]  # [batch, source | 1] each
     labels: Tensor  # [tokens] ids to predict: target pieces and one EOS per row, no padding
     indices: Tensor  # [tokens] of the labels among [batch x target]
-    counted: bool = True  # false: another rank's, gone through for the sum of gradients alone
+    counted: bool = True  # false: another rank's, since every rank must take part in sums
     position: Sequence[int] = ()  # number of the batch in its update, and of the part of that
 
     @property
@@ -70,7 +70,7 @@ def halve(batch: Batch) -> list[Batch]:
 class Feed:
     """The batches of a training, update by update, and which updates a checkpoint follows.
 
-    The last update of an epoch may have fewer batches than the others.
+    The last update of an epoch may have fewer batches than the rest.
     """
 
     def __init__(

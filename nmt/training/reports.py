@@ -25,8 +25,8 @@ from nmt.system import atomic
 
 METRICS, LOG, BOARD = "metrics.jsonl", "train.log", "tb"  # in a run directory
 GIGA = 1e9  # bytes in a GB
-FEW = 5  # updates that tell about how long the others will take
-WARNED: set[Path] = set()  # files that this process has warned of
+ESTIMATE_AFTER = 5  # updates, by which the duration of a run is estimated
+WARNED: set[Path] = set()  # files about which this process has warned
 
 Line = dict[str, Any]
 
@@ -149,10 +149,10 @@ class MetricsLog(ExitStack):
     ) -> None:
         super().__init__()
         self.run, self.options, self.silent = run, options, silent
-        self.first, self.began = step, time.monotonic()
-        self.shown: dict[str, str] = {}  # behind the bar, by kind of line
+        self.first_step, self.began = step, time.monotonic()
+        self.bar_texts: dict[str, str] = {}  # behind the bar, by kind of line
         self.board: Any = None
-        self.tell: Callable[[Line, Path], None] | None = None  # trainer.callback
+        self.on_line: Callable[[Line, Path], None] | None = None  # trainer.callback
         self.bar = self.enter_context(
             tqdm(
                 total=last, initial=step, unit="update", leave=False,
@@ -167,7 +167,7 @@ class MetricsLog(ExitStack):
         if options.tensorboard:
             self.open_board(step)
         if options.callback is not None:
-            self.tell = import_callback(options.callback)
+            self.on_line = import_callback(options.callback)
 
     def open_board(self, step: int) -> None:
         """Open files of TensorBoard, if it is installed, and let the context close them."""
@@ -184,12 +184,12 @@ class MetricsLog(ExitStack):
 
     def advance(self, step: int) -> None:
         self.bar.update()
-        if self.bar.disable and step - self.first == FEW:
-            log.info("about %s for the other %d updates", self.left(step), self.bar.total - step)
+        if self.bar.disable and step - self.first_step == ESTIMATE_AFTER:
+            log.info("about %s for %d more updates", self.time_left(step), self.bar.total - step)
 
-    def left(self, step: int) -> str:
+    def time_left(self, step: int) -> str:
         """About how long the updates after this one will take, checkpoints included: h:mm:ss."""
-        seconds = (time.monotonic() - self.began) / (step - self.first)
+        seconds = (time.monotonic() - self.began) / (step - self.first_step)
         return str(tqdm.format_interval(seconds * (self.bar.total - step)))
 
     def report(self, kind: str, line: Line) -> None:
@@ -199,12 +199,12 @@ class MetricsLog(ExitStack):
             self.write(line)
         text, level = describe(line), logging.WARNING
         if kind in ("train", "dev"):
-            level, self.shown[kind] = logging.INFO, text
-            self.bar.set_postfix_str(", ".join(self.shown.values()))
+            level, self.bar_texts[kind] = logging.INFO, text
+            self.bar.set_postfix_str(", ".join(self.bar_texts.values()))
         if kind == "train":
             if not self.bar.disable:
                 return
-            text = f"{text}, {self.left(line['step'])} left"
+            text = f"{text}, {self.time_left(line['step'])} left"
         log.log(level, f"step {line['step']}/{self.bar.total}, epoch {line['epoch']}: {text}")
 
     def write(self, line: Line) -> None:
@@ -215,12 +215,12 @@ class MetricsLog(ExitStack):
             for key, value in line.items() if self.board else ():
                 if key not in ("kind", "step", "lines") and isinstance(value, (int, float)):
                     self.board.add_scalar(f"{line['kind']}/{key}", value, line["step"])
-        if self.tell is None:
+        if self.on_line is None:
             return
         try:
-            self.tell(dict(line), self.run)
+            self.on_line(dict(line), self.run)
         except PLUGIN_ERRORS as error:
-            self.tell = None
+            self.on_line = None
             why = f"{where_raised(error)}; it is not called again"
             log.warning("trainer.callback=%s: %s", self.options.callback, why)
 
@@ -244,9 +244,9 @@ def describe(line: Line) -> str:
             "out of memory; its batches are halved (a lower trainer.batch_tokens with a higher "
             "trainer.accumulate is faster)"
         )
-    shown, more = ", ".join(map(str, line["lines"][:10])), len(line["lines"]) - 10
-    shown += f" and {more} more" if more > 0 else ""
-    return f"loss or gradient is not finite; update skipped (lr {line['lr']:.3g}, lines {shown})"
+    lines, more = ", ".join(map(str, line["lines"][:10])), len(line["lines"]) - 10
+    lines += f" and {more} more" if more > 0 else ""
+    return f"loss or gradient is not finite; update skipped (lr {line['lr']:.3g}, lines {lines})"
 
 
 def import_callback(callback: str) -> Callable[[Line, Path], None]:

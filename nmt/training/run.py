@@ -81,7 +81,7 @@ def train(
         threads = torch.get_num_threads()
         try:
             outcome = fit(prepared, run, refuse_target)
-        finally:  # a caller's own
+        finally:  # as the caller had set it
             torch.set_num_threads(threads)
     if outcome.code != Exit.OK:
         raise UserError(str(outcome), outcome.code)
@@ -134,7 +134,7 @@ def refuse_other_data(run: Run, fingerprint: str) -> None:
         if modeldir.weights_sha256(path) == run.saved.state["parent_sha256"]:
             return
     except UserError:
-        log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", path)
+        log.warning("trainer.init_from=%s: cannot be read any more; it is not needed", path)
         return
     name_at_start = modeldir.read_settings(run.saved.path).trainer.init_from
     if Path(path).name == name_at_start and (Path(path) / modeldir.CHECKPOINTS).is_dir():

@@ -32,9 +32,9 @@ from nmt.training.schedule import DataCursor, Stalls, is_over, last_step, make_s
 from nmt.training.signals import stop_signals
 from nmt.training.start import graft
 
-# what state.json has of a trainer, and of these parts of it all attributes
-PLAIN = ("step", "checkpoints", "nonfinite", "seconds", "parent_sha256")
-STATEFUL = ("schedule", "meter", "stalls")
+# attributes of a trainer that state.json has, and parts of it of which it has all attributes
+SAVED_ATTRIBUTES = ("step", "checkpoints", "nonfinite", "seconds", "parent_sha256")
+SAVED_PARTS = ("schedule", "meter", "stalls")
 
 log = logging.getLogger(__name__)
 
@@ -54,14 +54,14 @@ class Trainer:
 
     step = 0  # updates that were made, or skipped
     cursor = DataCursor()  # of the next update
-    updated = DataCursor()  # of the last one
+    last_cursor = DataCursor()  # of the last one
     is_due = False  # whether a checkpoint follows the last update
     checkpoints = 0  # that were due, so far
     nonfinite = 0  # updates in a row that were skipped
     seconds = 0.0  # of updates, over all resumptions
-    unfinished: _Update | None = None  # the last update, until its numbers are there
+    pending: _Update | None = None  # the last update, until its numbers are there
     parent_sha256: str | None = None  # of the weights of trainer.init_from, at the start
-    since = 0.0  # when the time of the next update to be finished began
+    timed_from = 0.0  # when the time of the next update to be finished began
 
     def __init__(self, prepared: Prepared, run: Run) -> None:
         settings = run.settings
@@ -104,7 +104,7 @@ class Trainer:
         self.feed = Feed(self.batches, self.options, self.world, self.device)
         self.updates = self.feed.updates(0)  # of the first epoch
         self.last = last_step(self.updates, self.options)  # about: epochs may differ in length
-        self.ahead: list[DeviceBatch] = []  # the batches of the next step
+        self.next_batches: list[DeviceBatch] = []  # the batches of the next step
         self.meter = Meter()
         self.stalls = Stalls()
 
@@ -126,9 +126,9 @@ class Trainer:
             tensors = modeldir.read_tensors(checkpoint, name)
             modeldir.set_weights(model, tensors, saved.path / name)
         restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
-        for name in STATEFUL:
+        for name in SAVED_PARTS:
             vars(getattr(self, name)).update(saved.state[name])
-        vars(self).update({name: saved.state[name] for name in PLAIN})
+        vars(self).update({name: saved.state[name] for name in SAVED_ATTRIBUTES})
         self.cursor = saved.cursor
         environment.warn_of_changes(saved.state["environment"], self.environment)
         log.info("resuming at step %d", self.step)
@@ -170,16 +170,16 @@ class Trainer:
         `stop`: the exit code with which this rank is to stop, or 0. Returns the greatest `stop` of
         all ranks; unless it is 0, no rank makes an update, and all stop after the same step.
         """
-        if self.unfinished is None:
-            self.since = time.monotonic()
+        if self.pending is None:
+            self.timed_from = time.monotonic()
         cursor = self.cursor
-        batches = self.ahead or self.feed.device_batches(cursor, self.step)
+        batches = self.next_batches or self.feed.device_batches(cursor, self.step)
         stop = int(self.world.all_reduce(torch.tensor(stop), "MAX"))
         if stop:
             return stop
         tokens = int(self.world.all_reduce(torch.tensor(sum(b.tokens for b in batches))))
         self.step += 1
-        self.updated, self.cursor = cursor, self.feed.after(cursor)
+        self.last_cursor, self.cursor = cursor, self.feed.after(cursor)
         self.is_due = self.feed.is_due(cursor, self.step)
         self.checkpoints += self.is_due
         rate = self.schedule.rate(self.step)
@@ -197,9 +197,9 @@ class Trainer:
         self.optimizer.found_inf = nonfinite  # type: ignore[attr-defined]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.unfinished = _Update(self.step, cursor, rate, tokens, numbers_later(numbers))
+        self.pending = _Update(self.step, cursor, rate, tokens, numbers_later(numbers))
         # while a GPU is still at work on this step, the host makes the next one's batches
-        self.ahead = [] if self.is_over else self.feed.device_batches(self.cursor, self.step)
+        self.next_batches = [] if self.is_over else self.feed.device_batches(self.cursor, self.step)
         if self.device.type == "cpu":
             self.finish_update()
         return 0
@@ -221,8 +221,9 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        self.progress.report("split", self.line_fields(self.step, self.updated))
-        smaller = [half for batch in self.feed.host_batches(self.updated) for half in halve(batch)]
+        self.progress.report("split", self.line_fields(self.step, self.last_cursor))
+        whole = self.feed.host_batches(self.last_cursor)
+        smaller = [half for batch in whole for half in halve(batch)]
         return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
 
     def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
@@ -246,12 +247,12 @@ class Trainer:
         The model must still have the weights of that update. Raises UserError (exit 70) after
         nonfinite_patience updates in a row that were not finite.
         """
-        if self.unfinished is None:
+        if self.pending is None:
             return
-        update, self.unfinished = self.unfinished, None
+        update, self.pending = self.pending, None
         total, nll, norm = update.numbers()
         now = time.monotonic()
-        seconds, self.since = now - self.since, now
+        seconds, self.timed_from = now - self.timed_from, now
         if finite := all(map(math.isfinite, (total, nll, norm))):
             if self.options.ema:
                 move_average(self.evaluated, self.model, update.step, self.options.ema)
@@ -300,7 +301,7 @@ class Trainer:
                 "trainer.early_stopping"
             )
         measured["lr"] = self.schedule.rate(self.step)
-        self.progress.report("dev", {**self.line_fields(self.step, self.updated), **measured})
+        self.progress.report("dev", {**self.line_fields(self.step, self.last_cursor), **measured})
         if self.is_due:
             self.schedule.observe(cost)
             self.stalls.observe(cost)
@@ -340,8 +341,8 @@ class Trainer:
             "cost": cost,
             "place": self.cursor,
             "updates": self.updates,
-            **{name: getattr(self, name) for name in PLAIN},
-            **{name: vars(getattr(self, name)) for name in STATEFUL},
+            **{name: getattr(self, name) for name in SAVED_ATTRIBUTES},
+            **{name: vars(getattr(self, name)) for name in SAVED_PARTS},
             "fingerprint": self.prepared.facts["fingerprint"],
             "environment": self.environment,
         }
