@@ -80,9 +80,7 @@ class Training:
         "on a GPU",
     )
     deterministic: bool = key(False, "on a GPU: the same bits in every run; slower", effect=False)
-    compile: Literal["auto", True, False] = key(
-        False, "let torch compile the pass through the model; auto: on a GPU that Triton knows"
-    )
+    compile: bool = key(False, "let torch compile the pass through the model")
     threads: Annotated[int, Between(1, 1024)] | None = key(
         None, "CPU threads; null: torch chooses", effect=False
     )
@@ -136,6 +134,10 @@ class Training:
     def __post_init__(self) -> None:
         if self.max_epochs is None and self.max_steps is None:
             raise UserError("trainer.max_epochs and trainer.max_steps are null: give one of them")
+        if self.compile and self.gradient_checkpointing:  # which breaks the compiler's graphs
+            raise UserError(
+                "trainer.compile=true: not with trainer.gradient_checkpointing=true; choose one"
+            )
 
 
 @dataclass

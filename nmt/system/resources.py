@@ -50,15 +50,11 @@ def cores() -> int:
     return cpus() if "TORCHELASTIC_RUN_ID" in os.environ else threads()
 
 
-def memory_of(device: "torch.device | None" = None) -> int:
-    """Return the bytes of a GPU's memory; for the CPU (None), the most that this process may use.
+def usable_memory() -> int:
+    """Return the most bytes of the host's memory that this process may use.
 
     That is the machine's memory, the limit of a container or a job, or what `ulimit -v` leaves.
     """
-    if device is not None and device.type == "cuda":
-        import torch
-
-        return torch.cuda.get_device_properties(device).total_memory
     bounds = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     if (soft := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
         bounds.append(soft)

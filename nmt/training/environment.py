@@ -42,7 +42,7 @@ def number_format(options: Training, device: torch.device, world: World) -> str:
 
 
 def describe(
-    device: torch.device, number_format: str, deterministic: bool, compiled: bool, workers: int
+    device: torch.device, number_format: str, options: Training, workers: int
 ) -> dict[str, str]:
     """Return versions, device, threads, ranks and number format, for checkpoints."""
     described = {
@@ -53,14 +53,14 @@ def describe(
         "capability": torch.backends.cpu.get_cpu_capability(),
         "format": number_format,
         "processor": this_machine().processor,
-        "compiled": "yes" if compiled else "no",
+        "compiled": "yes" if options.compile else "no",
         "workers": str(workers),
     }
     if device.type == "cuda":
         described |= {
             "cuda": str(torch.version.cuda),
             "cudnn": str(torch.backends.cudnn.version()),
-            "deterministic": "yes" if deterministic else "no",
+            "deterministic": "yes" if options.deterministic else "no",
         }
     return described
 

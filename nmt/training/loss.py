@@ -1,7 +1,5 @@
 """Label-smoothed cross-entropy of a batch, and its compiled passes."""
 
-import os
-import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
-from nmt.config.settings import Training
-from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.system.products import add_gradient, product, product_format
 from nmt.training.feed import DeviceBatch
@@ -169,22 +165,6 @@ class Objective(nn.Module):
         return loss / tokens, sums
 
 
-def should_compile(options: Training, device: torch.device) -> bool:
-    """Whether passes are compiled; auto: on a GPU for which torch has Triton and a C compiler.
-
-    On CPUs a compiled step was measured to take longer. Raises UserError where layers are computed
-    twice, which breaks the compiler's graphs.
-    """
-    twice = options.gradient_checkpointing
-    if options.compile == "auto":
-        return device.type == "cuda" and not twice and has_triton()
-    if options.compile and twice:
-        raise UserError(
-            "trainer.compile=true: not with trainer.gradient_checkpointing=true; choose one of them"
-        )
-    return bool(options.compile)
-
-
 def compile_pass(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return the function as torch compiles it at its first call, once for all shapes.
 
@@ -196,11 +176,3 @@ def compile_pass(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     torch._dynamo.config.optimize_ddp = False
     return torch.compile(function, dynamic=True)
-
-
-def has_triton() -> bool:
-    """Whether torch finds a Triton for the GPU, and that the C compiler that it calls."""
-    from torch.utils import _triton
-
-    compilers = (os.environ.get("CC"), shutil.which("gcc"), shutil.which("clang"))
-    return bool(_triton.has_triton()) and any(compilers)

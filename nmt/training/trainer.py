@@ -69,7 +69,6 @@ class Trainer:
         self.settings, self.prepared, self.run = settings, prepared, run
         self.options, self.optim, self.world = settings.trainer, settings.optim, run.world
         self.device = self.world.device(self.options.device)
-        compiled = loss.should_compile(self.options, self.device)
         if self.device.type == "cpu":
             keep_memory()
         self.precision = environment.number_format(self.options, self.device, self.world)
@@ -78,7 +77,7 @@ class Trainer:
             torch.autocast, self.device.type, torch.bfloat16, self.precision == "bfloat16"
         )
         self.environment = environment.describe(
-            self.device, self.precision, self.options.deterministic, compiled, self.world.size
+            self.device, self.precision, self.options, self.world.size
         )
         torch.manual_seed(settings.seed)
         source, target = prepared.source.vocabulary, prepared.target.vocabulary
@@ -95,7 +94,7 @@ class Trainer:
             fused=True,
         )
         self.objective = self.world.data_parallel(
-            loss.Objective(self.model, self.optim.label_smoothing, compiled)
+            loss.Objective(self.model, self.optim.label_smoothing, self.options.compile)
         )
         self.evaluated = self.model  # with trainer.ema another, the average of its weights
         self.schedule = make_schedule(self.optim)

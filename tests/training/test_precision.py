@@ -75,7 +75,8 @@ def test_what_cannot_be_repeated_is_named(
 
 @pytest.mark.usefixtures("gpu")
 def test_resuming_on_a_gpu_promises_no_more_than_it_can(caplog: pytest.LogCaptureFixture) -> None:
-    exact, loose = (environment.describe(CUDA, "tf32", exact, False, 1) for exact in (True, False))
+    options = [tiny.settings(trainer__deterministic=exact).trainer for exact in (True, False)]
+    exact, loose = (environment.describe(CUDA, "tf32", each, 1) for each in options)
     assert (exact["device"], exact["cuda"], exact["cudnn"]) == ("Tesla T4", "13.0", "91900")
     with caplog.at_level(logging.WARNING):
         environment.warn_of_changes(exact, exact)
