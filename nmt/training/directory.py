@@ -46,7 +46,7 @@ WITHOUT_EFFECT = [  # keys that change no result of a run
 MAY_DIFFER = {  # keys and groups that a resumed run may have otherwise; paths, too: `differences`
     *WITHOUT_EFFECT,
     "decode",
-    "trainer.compile",  # with a warning: see environment.warn_of_changes
+    "trainer.compile",  # with a warning: see reports.warn_of_changes
     "trainer.early_stopping",
     "trainer.max_epochs",
     "trainer.max_steps",

@@ -30,6 +30,7 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
 TIMEOUT = timedelta(minutes=10)  # of sums, as all ranks compute
 WAITING_TIMEOUT = timedelta(days=1)  # while rank 0 alone prepares a corpus or saves
 LOST = re.compile("gloo|nccl|connection", re.IGNORECASE)  # such errors have no class of their own
+OTHER_FORMAT = "choose float32 (where the run has begun, with another name=)"
 FIRST = re.compile(r"\n|\. ")  # what ends the first sentence of an error
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,34 @@ class World:
         if self.size == 1 or device.type == "cpu":
             return device
         return pick(f"cuda:{self.local_rank}")
+
+    def number_format(self, options: Training, device: "torch.device") -> str:
+        """Return trainer.precision, or float32 where that is faster on one of the ranks.
+
+        `auto` is bfloat16 on a GPU that has units for it. Raises UserError (exit 2) for a format
+        that a GPU has no units for, and for TF32 on a CPU.
+        """
+        import torch
+
+        from nmt.system.device import device_name, has_low_precision
+        from nmt.system.machine import this_machine
+
+        precision, cuda = options.precision, device.type == "cuda"
+        if precision == "float32" or (precision == "auto" and not cuda):
+            return "float32"
+        if precision == "tf32" and not cuda:
+            raise UserError(f"trainer.precision=tf32: for GPUs only; on a CPU {OTHER_FORMAT}")
+        slow = not (has_low_precision(device) if cuda else this_machine().trains_in_bfloat16)
+        if not self.all_reduce(torch.tensor(int(slow)), "MAX"):  # all ranks add to the same sums
+            return "bfloat16" if precision == "auto" else precision
+        if cuda and precision != "auto":
+            name = device_name(device)
+            raise UserError(f"trainer.precision={precision}: {name} has no units; {OTHER_FORMAT}")
+        why = (
+            "this GPU has no units for bfloat16" if cuda else "not faster than float32 on this CPU"
+        )
+        log.warning("trainer.precision=%s: %s: float32 is used", precision, why)
+        return "float32"
 
     def shard(self, items: Iterable[T]) -> Iterator[T]:
         """Yield every size-th item, from this rank's first; all ranks have the same items."""

@@ -1,4 +1,4 @@
-"""What a run reports: metrics.jsonl, train.log, log lines, a bar on a terminal, TensorBoard.
+"""What a run reports: metrics.jsonl, train.log, log lines, a bar, TensorBoard; its environment.
 
 How far a run has come follows from its checkpoints and config.json. A report that cannot be written
 is a warning, and training continues.
@@ -16,12 +16,17 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
+import nmt
 from nmt.config.settings import Training
 from nmt.errors import PLUGIN_ERRORS, UserError, where_raised
+from nmt.model.transformer import Transformer
 from nmt.system import atomic
+from nmt.system.device import device_name
+from nmt.system.machine import this_machine
 
 METRICS, LOG, BOARD = "metrics.jsonl", "train.log", "tb"  # in a run directory
 GIGA = 1e9  # bytes in a GB
@@ -247,6 +252,57 @@ def describe(line: Line) -> str:
     lines, more = ", ".join(map(str, line["lines"][:10])), len(line["lines"]) - 10
     lines += f" and {more} more" if more > 0 else ""
     return f"loss or gradient is not finite; update skipped (lr {line['lr']:.3g}, lines {lines})"
+
+
+def describe_environment(
+    device: torch.device, number_format: str, options: Training, workers: int
+) -> dict[str, str]:
+    """Return versions, device, threads, ranks and number format, for checkpoints."""
+    described = {
+        "nmt": nmt.__version__,
+        "torch": torch.__version__,
+        "device": device_name(device),
+        "threads": str(torch.get_num_threads()),
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "format": number_format,
+        "processor": this_machine().processor,
+        "compiled": "yes" if options.compile else "no",
+        "workers": str(workers),
+    }
+    if device.type == "cuda":
+        described |= {
+            "cuda": str(torch.version.cuda),
+            "cudnn": str(torch.backends.cudnn.version()),
+            "deterministic": "yes" if options.deterministic else "no",
+        }
+    return described
+
+
+def warn_of_changes(saved: dict[str, str], current: dict[str, str]) -> None:
+    """Warn that a resumed run will differ in its last digits from an uninterrupted one."""
+    changes = [
+        f"{key} {saved.get(key, '?')} -> {value}"
+        for key, value in current.items()
+        if saved.get(key) != value
+    ]
+    if current.get("deterministic") == "no":
+        changes.append("sums on a GPU have no fixed order without trainer.deterministic=true")
+    if changes:
+        log.warning("not bit-identical to a run without a stop: %s", ", ".join(changes))
+
+
+def announce(
+    run: Path, model: Transformer, described: dict[str, str], last: int, updates: int, pairs: int
+) -> None:
+    """Log the size of the model, the device, the number of pairs and of updates."""
+    size = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    threads = "" if "cuda" in described else f", threads: {described['threads']}"
+    ranks = "" if described["workers"] == "1" else f", ranks: {described['workers']}"
+    log.info(
+        f"{run}: training {size:,} parameters in {described['format']} on {described['device']}"
+        f"{threads}{ranks}; {last:,} updates, {updates:,} to an epoch of {pairs:,} pairs"
+    )
+    log.info("processor: %s", described["processor"])
 
 
 def import_callback(callback: str) -> Callable[[Line, Path], None]:

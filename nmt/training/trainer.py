@@ -21,13 +21,12 @@ from nmt.system import manifest
 from nmt.system.device import numbers_later, set_up
 from nmt.system.manifest import VerifiedDirectory
 from nmt.system.resources import keep_memory, peak_memory, release_memory
-from nmt.training import environment, loss, validation
+from nmt.training import loss, reports, validation
 from nmt.training.average import move_average
 from nmt.training.checkpoint import FULL, OPTIMIZER, RAW, STATE, dump_optimizer, restore_optimizer
 from nmt.training.corpus import check_data, leave_out_long
 from nmt.training.directory import Run
 from nmt.training.feed import DeviceBatch, Feed, halve, to_device
-from nmt.training.reports import Meter, MetricsLog
 from nmt.training.schedule import DataCursor, Stalls, is_over, last_step, make_schedule, stops_early
 from nmt.training.signals import stop_signals
 from nmt.training.start import graft
@@ -71,12 +70,12 @@ class Trainer:
         self.device = self.world.device(self.options.device)
         if self.device.type == "cpu":
             keep_memory()
-        self.precision = environment.number_format(self.options, self.device, self.world)
+        self.precision = self.world.number_format(self.options, self.device)
         set_up(self.device, tf32=self.precision == "tf32", threads=self.options.threads)
         self.autocast = partial(  # the context of a forward pass
             torch.autocast, self.device.type, torch.bfloat16, self.precision == "bfloat16"
         )
-        self.environment = environment.describe(
+        self.environment = reports.describe_environment(
             self.device, self.precision, self.options, self.world.size
         )
         torch.manual_seed(settings.seed)
@@ -104,7 +103,7 @@ class Trainer:
         self.updates = self.feed.updates(0)  # of the first epoch
         self.last = last_step(self.updates, self.options)  # about: epochs may differ in length
         self.next_batches: list[DeviceBatch] = []  # the batches of the next step
-        self.meter = Meter()
+        self.meter = reports.Meter()
         self.stalls = Stalls()
 
     def start(self) -> None:
@@ -129,18 +128,20 @@ class Trainer:
             vars(getattr(self, name)).update(saved.state[name])
         vars(self).update({name: saved.state[name] for name in SAVED_ATTRIBUTES})
         self.cursor = saved.cursor
-        environment.warn_of_changes(saved.state["environment"], self.environment)
+        reports.warn_of_changes(saved.state["environment"], self.environment)
         log.info("resuming at step %d", self.step)
 
     def fit(self) -> int:
         """Train to the end, or until a signal or the time asks to stop; returns the exit code."""
-        environment.announce(
+        reports.announce(
             self.run.path, self.model, self.environment, self.last, self.updates, self.batches.pairs
         )
         self.batches.report()
         first, code = self.step, 0
-        reports = MetricsLog(self.run.path, first, self.last, self.options, self.world.rank > 0)
-        with stop_signals() as stop, reports as self.progress:
+        progress = reports.MetricsLog(
+            self.run.path, first, self.last, self.options, self.world.rank > 0
+        )
+        with stop_signals() as stop, progress as self.progress:
             while not self.is_finished:
                 in_time = self.step == first or self.run.seconds_left() > 0
                 if code := self.update(stop.code or (0 if in_time else Exit.OUT_OF_TIME)):
@@ -272,7 +273,7 @@ class Trainer:
         if update.step % self.options.log_every == 0 and self.meter.tokens:
             means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
             self.progress.report("train", {**fields, **means})
-            self.meter = Meter()
+            self.meter = reports.Meter()
 
     def checkpoint(self) -> None:
         """Measure dev perplexity and trainer.dev_metric, report them, and save a checkpoint.
