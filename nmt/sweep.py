@@ -10,9 +10,8 @@ from hydra.core.override_parser.types import Override
 from nmt import lengthen
 from nmt.checks import preflight
 from nmt.config.compose import Experiment
-from nmt.config.hydra_conf import AbsentError, lines_of
+from nmt.config.hydra_conf import AbsentError, Sweep, lines_of
 from nmt.config.settings import Settings
-from nmt.config.sweeps import Sweep
 from nmt.corpus.prepare import Prepared
 from nmt.corpus.report import log_counts
 from nmt.errors import Exit, UserError

@@ -13,9 +13,8 @@ from typing import Annotated, Literal, NamedTuple, TypeVar
 from nmt.config import check
 from nmt.config.check import MANDATORY, Between, PositiveInt, key
 from nmt.config.compose import Experiment
-from nmt.config.hydra_conf import AbsentError
+from nmt.config.hydra_conf import AbsentError, Sweep
 from nmt.config.settings import freeze
-from nmt.config.sweeps import Sweep
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.evaluation import text

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from nmt.config.compose import Experiment
-    from nmt.config.sweeps import Sweep
+    from nmt.config.hydra_conf import Sweep
     from nmt.sweep import Launcher, PlannedRun
     from nmt.training.distributed import World
 
@@ -68,8 +68,7 @@ def command(argv: list[str]) -> None:
     if options.shell_completion:
         complete(options.shell_completion)
         return
-    from nmt.config.hydra_conf import lines_of
-    from nmt.config.sweeps import sweep_of
+    from nmt.config.hydra_conf import lines_of, sweep_of
     from nmt.parent import experiment_of
     from nmt.training.distributed import connect_ranks
 

@@ -31,6 +31,7 @@ from nmt.config.hydra_conf import (
     chosen_options,
     compose,
     default_values,
+    is_sweep,
     lines_of,
     parse,
     reading_conf,
@@ -110,12 +111,6 @@ def compose_config(overrides: Sequence[Override], inherit: Inherit | None = None
         raise UserError("encoding: no entry is left; to train without positions: encoding=none")
     _warn_of_overruled(typed, folders)
     return cfg
-
-
-def is_sweep(cfg: DictConfig) -> bool:
-    """Whether a config, composed with Hydra's own part, is many runs."""
-    mode = cfg.hydra.mode
-    return mode is not None and mode.name == "MULTIRUN"
 
 
 def _leave_out_keys(overrides: Sequence[Override]) -> list[Override]:
