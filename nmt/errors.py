@@ -34,11 +34,9 @@ class Exit(IntEnum):
 
 
 DISK = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG)  # a full or failing disk
-# of a path that a user names; code that writes refuses it by its key, with exit 73
-PATH_ERRORS = (
-    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP),
-    *(errno.ENOTDIR, errno.EISDIR),
-)
+NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
+# errors of a path that a user names; code that writes refuses it by its key, with exit 73
+PATH_ERRORS = (*NO_ACCESS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
 BUG = 1  # as Python leaves
 
 

@@ -16,7 +16,7 @@ from hydra.core.override_parser.types import Override
 from nmt.cli.options import Parser, describe_key
 from nmt.config import check
 from nmt.config.catalog import (
-    ABOUT,
+    TITLES,
     Folders,
     chain_of,
     choices_of,
@@ -46,7 +46,7 @@ class Manual(NamedTuple):
     name: str
     usage: str  # how to call it, and a few examples
     more: str = ""  # further examples
-    groups: tuple[str, ...] = tuple(ABOUT)  # that matter to the command
+    groups: tuple[str, ...] = tuple(TITLES)  # that matter to the command
 
 
 def make_parser(manual: Manual) -> Parser:
@@ -96,7 +96,7 @@ def _first_page(manual: Manual, folders: Folders) -> list[str]:
     lines = [manual.usage.strip(), "", "Groups (GROUP=OPTION): the default, and how many there are"]
     for group in manual.groups:
         count = len(options_of(group, folders))
-        lines.append(f"  {group:<11} {defaults.get(group) or '-':<14} {count:>3}  {ABOUT[group]}")
+        lines.append(f"  {group:<11} {defaults.get(group) or '-':<14} {count:>3}  {TITLES[group]}")
     lines.append("Keys of no group (KEY=VALUE), in brackets their defaults:")
     example = "encoding=relative" if "encoding" in manual.groups else "data=files"
     return [
@@ -117,7 +117,7 @@ def _whole_manual(manual: Manual, folders: Folders) -> list[str]:
 
 
 def _group_page(group: str, folders: Folders) -> list[str]:
-    lines = [f"{group}: {ABOUT[group]}", "", f"Options ({group}=OPTION; * is the default):"]
+    lines = [f"{group}: {TITLES[group]}", "", f"Options ({group}=OPTION; * is the default):"]
     default = default_options().get(group)
     for option in options_of(group, folders):
         mark = "*" if option == default else " "

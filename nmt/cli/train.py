@@ -116,9 +116,9 @@ def complete(request: str) -> None:
     import hydra
 
     from nmt.config.catalog import conf_dir
-    from nmt.config.hydra_conf import ROOT
+    from nmt.config.hydra_conf import MAIN
 
-    start = hydra.main(version_base="1.3", config_path=str(conf_dir().resolve()), config_name=ROOT)
+    start = hydra.main(version_base="1.3", config_path=str(conf_dir().resolve()), config_name=MAIN)
     typed = sys.argv
     sys.argv = [typed[0], "-sc", request]  # where `hydra.main`, the only public way in, reads it
     try:

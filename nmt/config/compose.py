@@ -14,8 +14,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from nmt.config import check
 from nmt.config.catalog import (
-    ABOUT,
     CHOOSERS,
+    TITLES,
     Folders,
     chain_of,
     choices_of,
@@ -26,7 +26,7 @@ from nmt.config.catalog import (
     values_of,
 )
 from nmt.config.hydra_conf import (
-    ENTRY,
+    ENTRY_KEY,
     LOCATION_KEYS,
     chosen_options,
     compose,
@@ -115,7 +115,7 @@ def compose_config(overrides: Sequence[Override], inherit: Inherit | None = None
 
 def _leave_out_keys(overrides: Sequence[Override]) -> list[Override]:
     """Keep only overrides that need no parent: tau, say, may be a key of its encoding."""
-    early = {*ABOUT, *LOCATION_KEYS, START, "parent", "seed"}
+    early = {*TITLES, *LOCATION_KEYS, START, "parent", "seed"}
     return [o for o in overrides if o.key_or_group in early or o.key_or_group.startswith("hydra")]
 
 
@@ -134,7 +134,7 @@ def _check_options(typed: Mapping[str, Override], folders: Folders) -> None:
         line = override.input_line
         if group in RECIPE_KEYS and (override.is_add() or override.is_force_add()):
             raise UserError(f"{line}: belongs to an encoding, table or recipe")
-        if group not in ABOUT:
+        if group not in TITLES:
             continue
         options = chosen_options(override)
         if group in GROUPS and (override.is_delete() or not options):
@@ -181,14 +181,14 @@ def _leave_out_other_entries(
     if "encoding" not in typed:
         return
     chosen = [entries_of(option, folders) for option in chosen_options(typed["encoding"])]
-    added = {key.removeprefix("encoding.") for key in typed if not ENTRY.fullmatch(key)}
+    added = {key.removeprefix("encoding.") for key in typed if not ENTRY_KEY.fullmatch(key)}
     for name in {*map(str, cfg.get("encoding") or ())}.difference(added, *chosen):
         del cfg.encoding[name]
 
 
 def _set_key_of_entry(cfg: DictConfig, override: Override) -> None:
     """Set encoding.NAME.KEY, which no file need have; the constructor of the encoding checks it."""
-    if (entry := ENTRY.fullmatch(override.key_or_group)) is None:
+    if (entry := ENTRY_KEY.fullmatch(override.key_or_group)) is None:
         return
     name, key = entry[1], entry[0]
     if name not in cfg.encoding:

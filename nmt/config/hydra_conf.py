@@ -18,14 +18,14 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.config import check
-from nmt.config.catalog import ABOUT, CHOOSERS, conf_dir, folders_in, options_of, values_of
+from nmt.config.catalog import CHOOSERS, TITLES, conf_dir, folders_in, options_of, values_of
 from nmt.config.settings import GROUPS, RunLocation, Settings
 from nmt.errors import UserError
 
-ROOT = "train"  # the main config: conf/train.yaml
+MAIN = "train"  # the main config: conf/train.yaml
 DEFAULTS = "settings"  # the config with the default of each key, which conf/train.yaml names
 LOCATION_KEYS = tuple(check.keys_of(RunLocation))
-ENTRY = re.compile(r"encoding\.(\w+)\.(.+)")  # a key of an encoding
+ENTRY_KEY = re.compile(r"encoding\.(\w+)\.(.+)")  # a key of an encoding
 MODE = "hydra.mode"
 _HYDRA = RLock()  # held by whoever has set Hydra's one state, GlobalHydra
 
@@ -84,8 +84,8 @@ def reading_conf(overrides: Sequence[Override]) -> Iterator[None]:
 
 def compose(overrides: Sequence[Override]) -> DictConfig:
     """The config of overrides, without keys of encodings, with Hydra's own part."""
-    lines = [str(o.input_line) for o in overrides if not ENTRY.fullmatch(o.key_or_group)]
-    return hydra.compose(ROOT, overrides=lines, return_hydra_config=True)
+    lines = [str(o.input_line) for o in overrides if not ENTRY_KEY.fullmatch(o.key_or_group)]
+    return hydra.compose(MAIN, overrides=lines, return_hydra_config=True)
 
 
 def default_values() -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _nearest(key: str) -> str:
     names = [
         f"{group}.{name}" for group, schema in GROUPS.items() for name in check.keys_of(schema)
     ]
-    return check.suggest(key, [*names, *LOCATION_KEYS, "seed", *ABOUT])
+    return check.suggest(key, [*names, *LOCATION_KEYS, "seed", *TITLES])
 
 
 def first_line(error: Exception) -> str:

@@ -26,12 +26,12 @@ if TYPE_CHECKING:  # torch takes two seconds, and a single process needs none of
     from torch import Tensor, nn
 
 T = TypeVar("T")
-VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
+TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
 TIMEOUT = timedelta(minutes=10)  # of sums, as all ranks compute
 WAITING_TIMEOUT = timedelta(days=1)  # while rank 0 alone prepares a corpus or saves
-LOST = re.compile("gloo|nccl|connection", re.IGNORECASE)  # such errors have no class of their own
+LOST_RANK = re.compile("gloo|nccl|connection", re.IGNORECASE)  # in messages of RuntimeErrors
 OTHER_FORMAT = "choose float32 (where the run has begun, with another name=)"
-FIRST = re.compile(r"\n|\. ")  # what ends the first sentence of an error
+SENTENCE_END = re.compile(r"\n|\. ")  # what ends the first sentence of an error
 
 log = logging.getLogger(__name__)
 
@@ -189,13 +189,13 @@ SINGLE = World()
 
 def explain_lost_rank(error: BaseException) -> UserError | None:
     """The UserError (74) where another rank fails or is killed; None for any other error."""
-    lost = isinstance(error, RuntimeError) and LOST.search(str(error))
+    lost = isinstance(error, RuntimeError) and LOST_RANK.search(str(error))
     if not lost or is_out_of_memory(error):
         return None
     reason = str(error).rpartition("Last error:")[2].strip()  # where NCCL says what it is
     return UserError(
         "another rank failed, was killed or does not answer; the same command resumes "
-        f"from the last checkpoint, if there is one ({FIRST.split(reason)[0]})",
+        f"from the last checkpoint, if there is one ({SENTENCE_END.split(reason)[0]})",
         Exit.IO,
     )
 
@@ -205,7 +205,7 @@ def connect_ranks() -> Iterator[World]:
     """Join the ranks of torchrun, if any; each reports its own error, and rank 0 all else."""
     if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
         end_with_parent(signal.SIGTERM)  # torchrun may be killed: a rank would train on without it
-    numbers = [os.environ.get(name, "") for name in VARIABLES]
+    numbers = [os.environ.get(name, "") for name in TORCHRUN_VARIABLES]
     if not all(map(str.isdecimal, numbers)) or numbers[1] == "1":
         yield SINGLE
         return

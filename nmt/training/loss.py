@@ -14,9 +14,9 @@ from nmt.training.feed import DeviceBatch
 
 # Numbers at once: as many as some caches hold, or half a gigabyte. On CPUs a quarter and four times
 # as many cost the same within 15 % (AMD's Zen 5, with all it has, AVX2 alone, and without AVX).
-LOGITS = {"cpu": 2**22, "cuda": 2**27}
-FEWEST = 256  # tokens at once, however large the vocabulary: below, the products are slow
-STEP = 64  # products have a multiple of so many: for each new shape, a CPU first compiles code
+LOGITS_AT_ONCE = {"cpu": 2**22, "cuda": 2**27}
+LEAST_TOKENS = 256  # tokens at once, however large the vocabulary: below, the products are slow
+MULTIPLE = 64  # of rows of a product: for each new shape, a CPU first compiles code
 
 Gradients = tuple[Tensor, Tensor, Tensor]  # of states, weight and bias
 
@@ -82,15 +82,15 @@ def compute(
     if needed:
         gradients = torch.empty_like(states), torch.zeros_like(weight), torch.zeros_like(bias)
     nll = states.new_empty(len(states), dtype=torch.float32)
-    numbers = LOGITS.get(states.device.type, LOGITS["cpu"])
-    size = max(FEWEST, numbers // len(weight)) // STEP * STEP
+    numbers = LOGITS_AT_ONCE.get(states.device.type, LOGITS_AT_ONCE["cpu"])
+    size = max(LEAST_TOKENS, numbers // len(weight)) // MULTIPLE * MULTIPLE
     ones = states.new_ones(min(size, len(states)), dtype=torch.float32)
     loss = states.new_zeros((), dtype=torch.float32)
     for start in range(0, len(states), size):
         some = slice(start, start + size)
         h, label = states[some].to(low), labels[some, None]
         n = len(h)
-        h = F.pad(h, (0, 0, 0, -n % STEP)) if n % STEP else h
+        h = F.pad(h, (0, 0, 0, -n % MULTIPLE)) if n % MULTIPLE else h
         logits = product(h, w)
         p = logits[:n].to(torch.float32)
         p += bias

@@ -375,10 +375,10 @@ def test_without_torchrun_there_is_one_process_and_no_torch(launcher: str) -> No
         "if sys.platform == 'linux': ctypes.CDLL(None).prctl(2, ctypes.byref(at_end))\n"
         "print(at_end.value)"  # the signal that it gets at the end of its parent
     )
-    ours = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID")
-    environment = {name: value for name, value in os.environ.items() if name not in ours}
+    variables = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID")
+    environment = {name: value for name, value in os.environ.items() if name not in variables}
     if launcher == "torchrun":  # with one process
-        environment |= dict(zip(ours, ("0", "1", "0", "none"), strict=True))
+        environment |= dict(zip(variables, ("0", "1", "0", "none"), strict=True))
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, cwd=ROOT
     )
