@@ -23,7 +23,7 @@ from nmt.corpus.sampling import make_samplers
 from nmt.corpus.scan import ParallelText
 from nmt.corpus.steps import Preparation
 from nmt.errors import Exit, UserError
-from nmt.system import cache, manifest
+from nmt.system import manifest
 from nmt.text.lines import read_parallel, read_text
 from nmt.text.protection import read_patterns
 from nmt.text.side import Side, Sides
@@ -75,7 +75,7 @@ def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> 
         (directory / REPORT).write_bytes(manifest.dump(counted | {"versions": versions}))
         (directory / FACTS).write_bytes(manifest.dump(_facts(digest, counted)))
 
-    if not cache.ensure(final, make, f"data.cache={data.cache}"):
+    if not manifest.ensure(final, make, f"data.cache={data.cache}"):
         log_corpus(data)
     return load(final)
 
@@ -169,7 +169,7 @@ def load(path: Path, verify: bool = True) -> Prepared:
 
     verify=False reads it without comparing its checksums, where another process does.
     """
-    if verify and (problem := cache.find_damage(path)):
+    if verify and (problem := manifest.find_damage(path)):
         raise UserError(f"{problem}; prepare the corpus again", Exit.DATA)
     source, target = (Side.from_json(manifest.read(path / f"{side}.json", None)) for side in SIDES)
     facts, report = (manifest.read(path / name, None) for name in (FACTS, REPORT))
