@@ -18,14 +18,14 @@ from nmt.text.languages import language_id
 from nmt.text.vocab import Vocabulary
 
 ON_META = (
-    " Models are also built without numbers (device meta), so a constructor cannot read those of a "
-    "tensor: compute them with math, or in a tensor with device='cpu'."
+    " Models are also built without numbers (device meta), so a constructor cannot read numbers of "
+    "a tensor: compute them with math, or in a tensor with device='cpu'."
 )
 FILLING = (  # with random numbers; torch hands over the first three whole, not the calls in them
     *(nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_),
     *(Tensor.normal_, Tensor.uniform_),
 )
-DIM, INNER, HEADS, LAYERS = 16, 24, 2, 2  # of a small model in place of a large one
+DIM, INNER, HEADS, LAYERS = 16, 24, 2, 2  # of a small model instead of a large one
 
 PARTS = {
     "encoder": ("encoder", "encoder_encodings"),

@@ -34,11 +34,9 @@ class Exit(IntEnum):
 
 
 DISK = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG)  # a full or failing disk
-# what is wrong with a place that a user names; who writes there says so with its key, exit 73
-PLACE = (
-    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP),
-    *(errno.ENOTDIR, errno.EISDIR),
-)
+NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
+# errors of a path that a user names; code that writes refuses it by its key, with exit 73
+PATH_ERRORS = (*NO_ACCESS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
 BUG = 1  # as Python leaves
 
 
@@ -55,11 +53,11 @@ class UserError(Exception):
 
 
 class RefusedLinesError(UserError):
-    """Some lines were refused and left empty; raised after the last line, all others are done."""
+    """Some lines were refused and left empty; raised after the last line, when all are done."""
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code of a command that ends with this error; BUG for one of ours."""
+    """Return the exit code of a command that ends with this error; BUG for an error of nmt."""
     if isinstance(error, UserError):
         return error.code
     if isinstance(error, KeyboardInterrupt):
@@ -68,7 +66,7 @@ def exit_code(error: BaseException) -> int:
         return Exit.PIPE
     if is_out_of_memory(error):
         return Exit.NO_MEMORY
-    if isinstance(error, OSError) and error.errno in PLACE and error.filename:
+    if isinstance(error, OSError) and error.errno in PATH_ERRORS and error.filename:
         return Exit.NO_INPUT
     return Exit.IO if isinstance(error, OSError) and error.errno in (*DISK, errno.EBADF) else BUG
 
@@ -80,16 +78,22 @@ def where_raised(error: BaseException) -> str:
     """Type, file and line, and the first line of the message of an unexpected exception."""
     trace = traceback.extract_tb(error.__traceback__)
     frames = [f for f in trace if "torch" not in Path(f.filename).parts] or trace
-    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
-    return f"{type(error).__name__} at {place}: {str(error).strip().split(chr(10))[0]}"
+    location = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
+    return f"{type(error).__name__} at {location}: {str(error).strip().split(chr(10))[0]}"
 
 
-OUT_OF_MEMORY = (
-    *("DefaultCPUAllocator", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "bad_alloc"),
-    *("CUDNN_STATUS_ALLOC_FAILED", "Cannot allocate memory", "failed to map segment"),
-    *("can't start new thread", "Storage size calculation overflowed"),
+OUT_OF_MEMORY = (  # in messages of torch, the dynamic loader and threads, which raise other types
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "Cannot allocate memory",
+    "DefaultCPUAllocator",
     "Overflow when unpacking long",
-)  # in messages of torch, the dynamic loader and threads, which have no type of their own for it
+    "Storage size calculation overflowed",
+    "bad_alloc",
+    "can't start new thread",
+    "failed to map segment",
+    "out of memory",
+)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -33,7 +33,7 @@ ANY_SEARCH = (
 
 def parent_of(experiment: Experiment) -> Path | None:
     """The model that a run of experiment=lengthen continues from; None for other runs."""
-    parent = experiment.others.get("parent")
+    parent = experiment.recipe.get("parent")
     return None if parent is None else Path(str(parent))
 
 
@@ -42,9 +42,9 @@ def check(experiment: Experiment) -> None:
 
     That is 65 or 66 for files that cannot be read.
     """
-    if "parent" not in experiment.others:
+    if "parent" not in experiment.recipe:
         return
-    parent, start = experiment.others["parent"], experiment.settings.trainer.init_from
+    parent, start = experiment.recipe["parent"], experiment.settings.trainer.init_from
     if parent is None or parent != start:
         raise UserError(f"parent={parent}: the run starts from {start}; name the model by parent=")
     if not unnamed_files(experiment.settings):

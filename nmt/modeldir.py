@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from html import escape
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CONFIG, SOURCE, TARGET, FACTS = "config.json", "source.json", "target.json", "facts.json"
 WEIGHTS = "model.safetensors"
-SETTINGS_BESIDE = "settings.json"  # those of a model that was written for another engine
+SETTINGS_BESIDE = "settings.json"  # next to a model that was written for another engine
 CHECKPOINTS = "checkpoints"  # in a run directory, which has a config.json of its own
 BEST = "best"  # in a run directory: the name of its best checkpoint
 USUAL_LENGTH = 100  # pieces of the longest source in training where that is unknown: conf/ has it
@@ -58,25 +57,12 @@ class Trained(NamedTuple):
     directory: Path | None = None  # that it was read from
 
     def __repr__(self) -> str:
-        return f"<Trained {', '.join(f'{name} {value}' for name, value in self._rows().items())}>"
-
-    def _repr_html_(self) -> str:
-        """A table for notebooks, with all facts."""
-        rows = {name.replace("_", " "): value for name, value in self.facts.items()} | self._rows()
-        cells = (f"<th>{escape(name)}</th><td>{escape(str(v))}</td>" for name, v in rows.items())
-        return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
-
-    def _rows(self) -> dict[str, object]:
+        """One line for notebooks, without the modules of the model."""
         data, model = self.settings.data, self.settings.model
-        return {
-            "languages": f"{data.source_language}-{data.target_language}",
-            "encoding": "+".join(self.settings.encoding) or "none",
-            "layers": f"{model.encoder_layers}+{model.decoder_layers} x {model.dim}",
-            "parameters": f"{sum(p.numel() for p in self.model.parameters()):,}",
-            "vocabularies": f"{len(self.source.vocabulary):,} and {len(self.target.vocabulary):,}",
-            "longest in training": self.facts.get("longest_source"),
-            "step": self.facts.get("step"),
-        }
+        languages = f"{data.source_language}-{data.target_language}"
+        encoding = "+".join(self.settings.encoding) or "none"
+        layers = f"{model.encoder_layers}+{model.decoder_layers} layers of {model.dim}"
+        return f"<Trained {languages}, {encoding}, {layers}, step {self.facts.get('step')}>"
 
 
 def locate(path: Path) -> Path:
@@ -235,7 +221,7 @@ def model_of(
 
 
 def is_saved(trained: Trained) -> bool:
-    """Whether the weights are still those of the directory that a model was read from."""
+    """Whether a model has the weights of the directory that it was read from."""
     import torch
 
     assert trained.directory is not None

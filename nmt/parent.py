@@ -12,19 +12,19 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig
 
 from nmt.config import check, compose
-from nmt.config.catalog import ABOUT, Folders, chain_of, choices_of, quote, values_of
+from nmt.config.catalog import TITLES, Folders, chain_of, choices_of, quote, values_of
 from nmt.config.compose import START, Experiment
-from nmt.config.data import RECIPE, Data
+from nmt.config.data import TOY_KEYS, Data
 from nmt.config.hydra_conf import chosen_options
 from nmt.config.settings import freeze, is_path
 from nmt.errors import Exit, UserError
 from nmt.modeldir import CHECKPOINTS, CONFIG, read_config, read_settings
 
 FILES = {k for k in check.keys_of(Data) if is_path(f"data.{k}")} - {"cache"}
-TREATMENT = {  # keys of data about the use of a text; the others say which text it is
-    *("max_length", "join", "join_share", "join_length", "join_within"),
-    *("bpe_dropout", "subword_alpha", "subword_nbest", "cache", "workers"),
-}
+JOINING = {"join", "join_share", "join_length", "join_within"}
+RANDOM_SEGMENTATION = {"bpe_dropout", "subword_alpha", "subword_nbest"}
+# keys of data that do not say which text it is, but how it is used
+TREATMENT = {"max_length", "cache", "workers", *JOINING, *RANDOM_SEGMENTATION}
 
 
 def experiment_of(words: Iterable[str]) -> Experiment:
@@ -88,7 +88,7 @@ def _read(path: Path, run: Path | None) -> tuple[dict[str, Any], dict[str, Any] 
     """Return a parent's settings, and its `data` with the paths of its training; None: unknown."""
     if not path.exists():
         begun = None if run is None or not (run / CONFIG).is_file() else read_config(run)
-        # by its name alone: its place may be spelled in other ways
+        # by its name alone: the path may be spelled in other ways
         if begun is None or Path(begun.trainer.init_from or "").name != path.name:
             raise UserError(
                 f"{path}: no such directory; give a run or a checkpoint, or, to resume a run that "
@@ -122,8 +122,8 @@ def _check_typed(
 
 
 def _choose_options(typed: Mapping[str, Override], folders: Folders) -> list[tuple[str, str]]:
-    """List groups and options that are typed, and those that their files choose."""
-    options = [(g, o) for g in ABOUT if g in typed for o in chosen_options(typed[g])]
+    """List groups and options that are typed, and options that the files of these choose."""
+    options = [(g, o) for g in TITLES if g in typed for o in chosen_options(typed[g])]
     for group, option in options:  # which grows: an experiment may choose a scale
         parts = [] if "$" in option else chain_of(group, option, folders)  # as data=${scale}_zhen
         for part in parts:
@@ -135,7 +135,7 @@ def _choose_options(typed: Mapping[str, Override], folders: Folders) -> list[tup
 def _replaced_keys(typed: Mapping[str, Override]) -> set[str]:
     """Return the keys of data that are not inherited, as overrides name other files."""
     keys = {key.removeprefix("data.") for key in typed}
-    if keys & {"root", *RECIPE}:  # which all names are made of
+    if keys & {"root", *TOY_KEYS}:  # which all names are made of
         return {*FILES, "name", "columns", "corpora"}
     dev = {"dev_lines"} if keys & {"dev_source", "dev_target"} else set()
     return dev | ({"corpora"} if keys & {"train_source", "train_target"} else set())

@@ -18,9 +18,8 @@ from hydra.core.override_parser.types import Override
 from nmt import lengthen
 from nmt.checks import preflight
 from nmt.config.compose import Experiment
-from nmt.config.hydra_conf import AbsentError, lines_of
+from nmt.config.hydra_conf import AbsentError, Sweep, lines_of
 from nmt.config.settings import Settings
-from nmt.config.sweeps import Sweep
 from nmt.corpus.prepare import Prepared
 from nmt.corpus.report import log_counts
 from nmt.errors import Exit, UserError
@@ -111,7 +110,7 @@ def plan_runs(sweep: Sweep) -> tuple[list[PlannedRun], list[LeftOut]]:
 
 def _checked(overrides: list[Override], sweep: Sweep) -> Experiment:
     experiment = experiment_of(lines_of(overrides))
-    if "table" in experiment.others and not sweep.table:
+    if "table" in experiment.recipe and not sweep.table:
         chosen = next(o.input_line for o in overrides if o.key_or_group == "experiment")
         raise UserError(f"{chosen}: make one table at a time, each without -m")
     preflight.check(experiment.settings)

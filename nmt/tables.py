@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar
 
 from nmt.config import check
-from nmt.config.check import OPEN, Between, PositiveInt, key
+from nmt.config.check import MANDATORY, Between, PositiveInt, key
 from nmt.config.compose import Experiment
-from nmt.config.hydra_conf import AbsentError
+from nmt.config.hydra_conf import AbsentError, Sweep
 from nmt.config.settings import freeze
-from nmt.config.sweeps import Sweep
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.evaluation import text
@@ -37,8 +36,8 @@ T = TypeVar("T")
 class LengthLimits:
     """The longest training sentences of the runs at a scale."""
 
-    full: PositiveInt = key(OPEN, "pieces; the limit of most runs")
-    short: PositiveInt = key(OPEN, "pieces; the limit of R4 and R5")
+    full: PositiveInt = key(MANDATORY, "pieces; the limit of most runs")
+    short: PositiveInt = key(MANDATORY, "pieces; the limit of R4 and R5")
 
 
 @dataclass
@@ -47,9 +46,9 @@ class ScaleTests:
 
     root: str | None = key(None, "directory of the test sets; null: made from the corpus's own")
     made_by: str | None = key(None, "the command that makes them")
-    official: str = key(OPEN, "test set of Table 1")
-    single: str = key(OPEN, "test set of Table 2")
-    joined: str = key(OPEN, "test set of Tables 3 and 4")
+    official: str = key(MANDATORY, "test set of Table 1")
+    single: str = key(MANDATORY, "test set of Table 2")
+    joined: str = key(MANDATORY, "test set of Tables 3 and 4")
     join: PositiveInt = key(1, "so many consecutive lines of that are read as one")
 
 
@@ -57,20 +56,20 @@ class ScaleTests:
 class TableScale:
     """What conf/scale adds to a config: the proportions of the paper's tables at one size."""
 
-    limits: LengthLimits = key(OPEN, "longest training sentences")
-    bounds: list[PositiveInt] = key(OPEN, "last length of each group of the tables")
-    tests: ScaleTests = key(OPEN, "test sets")
-    remarks: list[str] = key(OPEN, "what the report says of this scale")
+    limits: LengthLimits = key(MANDATORY, "longest training sentences")
+    bounds: list[PositiveInt] = key(MANDATORY, "last length of each group of the tables")
+    tests: ScaleTests = key(MANDATORY, "test sets")
+    remarks: list[str] = key(MANDATORY, "what the report says of this scale")
 
 
 @dataclass
 class TableLayout:
     """One of the paper's tables."""
 
-    name: str = key(OPEN, "in the paper")
-    caption: str = key(OPEN, "what stands above the table")
-    test: Literal["official", "single", "joined"] = key(OPEN, "which of the scale's tests")
-    metrics: list[str] = key(OPEN, "in each cell, in this order")
+    name: str = key(MANDATORY, "in the paper")
+    caption: str = key(MANDATORY, "what stands above the table")
+    test: Literal["official", "single", "joined"] = key(MANDATORY, "which of the scale's tests")
+    metrics: list[str] = key(MANDATORY, "in each cell, in this order")
     buckets: bool = key(True, "scores by source length; false: of all pairs")
 
 
@@ -78,7 +77,7 @@ class TableLayout:
 class TableReport:
     """What conf/experiment/table* adds to a config: a table and its options."""
 
-    table: TableLayout = key(OPEN, "which table")
+    table: TableLayout = key(MANDATORY, "which table")
     samples: Annotated[int, Between(LEAST_SAMPLES)] = key(
         1000, "of the bootstrap behind intervals and tests"
     )
@@ -97,7 +96,7 @@ class PlannedTable(NamedTuple):
 
 def read_part(schema: type[T], experiment: Experiment) -> T:
     """The keys of a scale or table at the root of a config; UserError for the first wrong one."""
-    values, keys = experiment.others, check.keys_of(schema)
+    values, keys = experiment.recipe, check.keys_of(schema)
     return check.read(schema, {name: values[name] for name in keys if name in values})
 
 
@@ -187,7 +186,7 @@ def systems_of_runs(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared])
 
 
 def _label(run: PlannedRun) -> str:
-    experiment, row = run.experiment, run.experiment.others.get("row")
+    experiment, row = run.experiment, run.experiment.recipe.get("row")
     if row is None or any(o.startswith("encoding") for o in experiment.overrides):
         label = " + ".join(run.settings.encoding)
     else:

@@ -22,7 +22,7 @@ from nmt.cli.train import command as train
 from nmt.config import check as schema
 from nmt.config.catalog import options_of
 from nmt.config.compose import Experiment, experiment_of
-from nmt.config.data import RECIPE
+from nmt.config.data import TOY_KEYS
 from nmt.config.settings import GROUPS, Settings, freeze
 from nmt.corpus.prepare import Prepared, prepare
 from nmt.evaluation.testsets import corpus_test_files
@@ -224,7 +224,7 @@ def test_flipping_a_key_of_the_embedded_corpus_shows(tmp_path: Path) -> None:
         return {name: digest for name, digest in tiny.tree(place).items() if name.endswith(".de")}
 
     plain = draw()
-    assert RECIPE_FLIPPED.keys() == {*RECIPE}
+    assert RECIPE_FLIPPED.keys() == {*TOY_KEYS}
     for key, value in RECIPE_FLIPPED.items():
         parts = {name for name, digest in draw(**{key: value}).items() if digest != plain[name]}
         of_parts = {f"{part}.de" for part in ("train", "dev", "test") if key.startswith(part)}

@@ -18,7 +18,7 @@ import safetensors.torch
 import torch
 
 from nmt import build, modeldir
-from nmt.config.data import RECIPE
+from nmt.config.data import TOY_KEYS
 from nmt.config.settings import Settings, freeze
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
@@ -161,7 +161,7 @@ def test_no_path_of_a_machine_is_inside(data: Prepared, tmp_path: Path) -> None:
             }
         },
     }
-    kept = {key: value for key, value in plain.items() if key not in RECIPE}
+    kept = {key: value for key, value in plain.items() if key not in TOY_KEYS}
     settings = tiny.settings(data=kept, trainer__init_from="/home/me/parent")
     path = written(tmp_path / "model", data, settings)
     for file in path.iterdir():

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config.hydra_conf import parse
-from nmt.config.sweeps import sweep_of
+from nmt.config.hydra_conf import parse, sweep_of
 from nmt.errors import UserError
 from nmt.sweep import LeftOut, PlannedRun, plan_runs
 

@@ -19,8 +19,7 @@ from nmt.cli import (
 )
 from nmt.cli.help import parse_overrides
 from nmt.config.catalog import FAMILIES, family_of, options_of
-from nmt.config.hydra_conf import parse
-from nmt.config.sweeps import sweep_of
+from nmt.config.hydra_conf import parse, sweep_of
 from nmt.parent import compose_config
 from scripts.bench import __main__ as bench
 from tests.composing import settings_of

@@ -3,8 +3,7 @@
 import pytest
 
 from nmt.config.catalog import options_of
-from nmt.config.hydra_conf import lines_of, parse
-from nmt.config.sweeps import Sweep, sweep_of
+from nmt.config.hydra_conf import Sweep, lines_of, parse, sweep_of
 from nmt.errors import UserError
 
 

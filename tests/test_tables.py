@@ -12,8 +12,7 @@ import pytest
 from nmt import tables
 from nmt.cli.train import main as train
 from nmt.config.compose import experiment_of
-from nmt.config.hydra_conf import parse
-from nmt.config.sweeps import Sweep, sweep_of
+from nmt.config.hydra_conf import Sweep, parse, sweep_of
 from nmt.evaluation.systems import System
 from nmt.sweep import LoggedCommand, PlannedRun
 from tests.in_process import noting, refuse_commands, start_by

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from nmt import sweep as run
-from nmt.config.hydra_conf import parse
-from nmt.config.sweeps import sweep_of
+from nmt.config.hydra_conf import parse, sweep_of
 from nmt.sweep import FailedRun, LoggedCommand, PlannedRun, plan_runs
 from tests.in_process import start_by
 

@@ -1,1 +1,1 @@
-"""The commands: each reads its words, calls one function, and speaks."""
+"""The commands: each reads its arguments, calls one function, and prints the result."""

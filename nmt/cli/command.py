@@ -49,7 +49,7 @@ def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> 
 
 
 def _check_arguments(argv: list[str]) -> None:
-    """Refuse to work without stdout, and arguments that no config or file of ours could hold."""
+    """Refuse to work without stdout, and arguments that no config or file could hold."""
     if sys.stdout is None:
         raise UserError("stdout is closed; send it somewhere, as in > FILE", Exit.IO)
     for argument in argv:

@@ -16,7 +16,7 @@ from hydra.core.override_parser.types import Override
 from nmt.cli.options import Parser, describe_key
 from nmt.config import check
 from nmt.config.catalog import (
-    ABOUT,
+    TITLES,
     Folders,
     chain_of,
     choices_of,
@@ -30,7 +30,7 @@ from nmt.config.catalog import (
     values_of,
 )
 from nmt.config.hydra_conf import parse
-from nmt.config.settings import GROUPS, Place, Settings
+from nmt.config.settings import GROUPS, RunLocation, Settings
 from nmt.errors import UserError
 
 EVERYTHING = "all"
@@ -46,7 +46,7 @@ class Manual(NamedTuple):
     name: str
     usage: str  # how to call it, and a few examples
     more: str = ""  # further examples
-    groups: tuple[str, ...] = tuple(ABOUT)  # those that matter to it
+    groups: tuple[str, ...] = tuple(TITLES)  # that matter to the command
 
 
 def make_parser(manual: Manual) -> Parser:
@@ -96,7 +96,7 @@ def _first_page(manual: Manual, folders: Folders) -> list[str]:
     lines = [manual.usage.strip(), "", "Groups (GROUP=OPTION): the default, and how many there are"]
     for group in manual.groups:
         count = len(options_of(group, folders))
-        lines.append(f"  {group:<11} {defaults.get(group) or '-':<14} {count:>3}  {ABOUT[group]}")
+        lines.append(f"  {group:<11} {defaults.get(group) or '-':<14} {count:>3}  {TITLES[group]}")
     lines.append("Keys of no group (KEY=VALUE), in brackets their defaults:")
     example = "encoding=relative" if "encoding" in manual.groups else "data=files"
     return [
@@ -117,24 +117,25 @@ def _whole_manual(manual: Manual, folders: Folders) -> list[str]:
 
 
 def _group_page(group: str, folders: Folders) -> list[str]:
-    lines = [f"{group}: {ABOUT[group]}", "", f"Options ({group}=OPTION; * is the default):"]
+    lines = [f"{group}: {TITLES[group]}", "", f"Options ({group}=OPTION; * is the default):"]
     default = default_options().get(group)
     for option in options_of(group, folders):
         mark = "*" if option == default else " "
         lines.append(f"   {mark} {option:<20} {summary(group, option, folders)}")
-    if group in GROUPS:
-        rows = list(_describe(group, GROUPS[group], {}))
-    else:
+    rows = list(_describe(group, GROUPS[group], {})) if group in GROUPS else []
+    if group == "encoding":
         commented_keys = _comments(group, options_of(group, folders), folders).items()
         rows = [(key, *row) for key, row in commented_keys if key.split(".")[0] not in GROUPS]
     lines += ["", "Keys (KEY=VALUE; in brackets the default):", *_align(rows)] if rows else []
     if group == "encoding":
         lines += [*_OF_EVERY_ENTRY, "", "nmt-encodings NAME shows how one works."]
+    elif not rows:  # each of its options has keys of its own
+        lines += ["", f"--help {group}=OPTION shows what an option sets."]
     return lines
 
 
 def _option_page(group: str, option: str, folders: Folders) -> list[str]:
-    """The keys that an option sets, and those of its group."""
+    """The keys that an option sets, or all of its group."""
     chain, values = chain_of(group, option, folders), values_of(group, option, folders)
     chosen = [
         f"{g}={o}" for part in chain for g, o in choices_of(group, part, folders) if g != group
@@ -154,14 +155,14 @@ def _option_page(group: str, option: str, folders: Folders) -> list[str]:
 
 
 def _comments(group: str, options: Iterable[str], folders: Folders) -> dict[str, tuple[str, str]]:
-    """Key -> value and comment, of options' files and those that they build on."""
+    """Key -> value and comment, of options' files and the files that these build on."""
     parts = [part for option in options for part in chain_of(group, option, folders)]
     rows = [row for part in dict.fromkeys(parts) for row in read_comments(group, part, folders)]
     return {key: (value, comment) for key, value, comment in rows}
 
 
 def _root_keys(width: int) -> list[str]:
-    keys = [(Settings, "seed"), *((Place, name) for name in check.keys_of(Place))]
+    keys = [(Settings, "seed"), *((RunLocation, name) for name in check.keys_of(RunLocation))]
     return _align(
         ((name, _text(check.keys_of(schema)[name].default), describe_key(schema, name))
          for schema, name in keys),
@@ -170,7 +171,7 @@ def _root_keys(width: int) -> list[str]:
 
 
 def _describe(above: str, schema: Any, values: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Key, value and meaning of the keys of a dataclass that count, those below one as NAME."""
+    """Key, value and meaning of each key of a dataclass that counts; NAME stands for a user's."""
     idle = check.idle_keys(schema, values["kind"]) if "kind" in values else set()
     for name, declared in check.keys_of(schema).items():
         if name not in idle:
@@ -181,7 +182,7 @@ def _describe(above: str, schema: Any, values: dict[str, Any]) -> Iterator[tuple
 
 
 def _text(value: Any) -> str:
-    if value == check.OPEN:
+    if value == check.MANDATORY:
         return "-"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

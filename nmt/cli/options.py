@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import partial
 from textwrap import wrap
-from types import NoneType
 from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from nmt import __version__
@@ -53,7 +52,8 @@ class Parser(argparse.ArgumentParser):
         )
         self.manual = manual + _describe_search() * search
         self.add_argument(
-            *("-h", "--help"),
+            "-h",
+            "--help",
             action=_ShowHelp,
             nargs="?",
             choices=["all"],
@@ -126,13 +126,12 @@ def add_translating(parser: Parser) -> None:
 
 def describe_key(schema: Any, name: str) -> str:
     """The meaning of a key of a dataclass, and its choices."""
-    declared, kind = schema.__dataclass_fields__[name], check.keys_of(schema)[name].kind
-    bare = get_args(kind)[0] if NoneType in get_args(kind) else kind
-    only = declared.metadata["only"]
-    condition = f"kind={'|'.join(only)}: " if only else ""
-    choices = get_args(bare) if get_origin(bare) is Literal else ()
+    declared = check.keys_of(schema)[name]
+    kind = check.without_none(declared.kind)
+    condition = f"kind={'|'.join(declared.only)}: " if declared.only else ""
+    choices = get_args(kind) if get_origin(kind) is Literal else ()
     listed = f" ({' | '.join(map(check.to_yaml, choices))})" if choices else ""
-    return f"{condition}{declared.metadata['doc']}{listed}"
+    return f"{condition}{declared.doc}{listed}"
 
 
 def _describe_search() -> str:

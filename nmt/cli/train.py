@@ -4,27 +4,28 @@ import argparse
 import logging
 import shlex
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING
 
 from nmt.cli import help
 from nmt.cli.command import run
 from nmt.cli.help import Manual
-from nmt.errors import UserError
+from nmt.errors import PLUGIN_ERRORS, UserError, where_raised
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
 
     from nmt.config.compose import Experiment
-    from nmt.config.sweeps import Sweep
-    from nmt.sweep import Launcher
+    from nmt.config.hydra_conf import Sweep
+    from nmt.sweep import Launcher, PlannedRun
     from nmt.training.distributed import World
 
 log = logging.getLogger(__name__)
 
-INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 SHELLS = ("bash", "zsh", "fish")
 COMPLETION = [f"{do}={shell}" for do in ("install", "uninstall", "query") for shell in SHELLS]
 MANUAL = Manual(
@@ -64,16 +65,18 @@ def command(argv: list[str]) -> None:
     options = parse_arguments(argv)
     if help.show_help(MANUAL, options):
         return
-    from nmt.config.hydra_conf import lines_of
-    from nmt.config.sweeps import sweep_of
+    if options.shell_completion:
+        complete(options.shell_completion)
+        return
+    from nmt.config.hydra_conf import lines_of, sweep_of
     from nmt.parent import experiment_of
     from nmt.training.distributed import connect_ranks
 
     with connect_ranks() as world:
         overrides = help.parse_overrides(options)
         sweep = sweep_of(overrides, options.multirun)
-        if options.flags:
-            show(options, sweep.jobs if sweep and options.cfg else [overrides])
+        if options.cfg:
+            show_configs(sweep.jobs if sweep else [overrides], options.resolve)
         elif sweep is None:
             train(experiment_of(lines_of(overrides)), world)
         elif world.size > 1:
@@ -83,45 +86,45 @@ def command(argv: list[str]) -> None:
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """The options, with the `flags` of Hydra that only show something; raises UserError."""
+    """The options and overrides; raises UserError."""
     parser = help.make_parser(MANUAL)
     parser.add_argument("-m", "--multirun", action="store_true")
     parser.add_argument("--resolve", action="store_true")
-    shows = parser.add_mutually_exclusive_group()
-    shows.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
-    shows.add_argument("-i", "--info", nargs="?", const="all", choices=INFO)
-    shows.add_argument("-sc", "--shell-completion", choices=COMPLETION, metavar="install=SHELL")
+    parser.add_argument("-c", "--cfg", choices=["job"])
+    parser.add_argument("-sc", "--shell-completion", choices=COMPLETION, metavar="install=SHELL")
     options = parser.parse_intermixed_args(argv)
     options.multirun |= "hydra.mode=MULTIRUN" in options.overrides
-    flags = {"--cfg": options.cfg, "--info": options.info, "-sc": options.shell_completion}
-    options.flags = [part for flag, value in flags.items() if value for part in (flag, value)]
-    if options.cfg and options.resolve:
-        options.flags.append("--resolve")
     return options
 
 
-def show(options: argparse.Namespace, runs: "Sequence[Sequence[Override]]") -> None:
-    """Show the config of each run, or let Hydra do what its flags say."""
+def show_configs(runs: "Sequence[Sequence[Override]]", resolve: bool) -> None:
+    """Print the config of each run, as documents of a YAML stream."""
     from omegaconf import OmegaConf
 
-    from nmt.cli import hydra_app
-    from nmt.config.hydra_conf import lines_of, translating_errors
+    from nmt.config.hydra_conf import translating_errors
     from nmt.parent import compose_config
 
     texts = []
     for overrides in runs:  # all, before the first is shown
-        if options.cfg == "job":
-            with translating_errors(overrides):
-                texts.append(OmegaConf.to_yaml(compose_config(overrides), resolve=options.resolve))
-        elif not options.shell_completion:
-            compose_config(overrides)
-    for number, overrides in enumerate(runs):
-        if len(runs) > 1:
-            sys.stdout.write("---\n")  # parts the documents of a YAML stream
-        if texts:
-            sys.stdout.write(texts[number])
-        else:
-            hydra_app.run([*options.flags, *lines_of(overrides)])
+        with translating_errors(overrides):
+            texts.append(OmegaConf.to_yaml(compose_config(overrides), resolve=resolve))
+    sys.stdout.write("---\n".join(texts if len(texts) == 1 else ["", *texts]))
+
+
+def complete(request: str) -> None:
+    """Let Hydra complete a line, or print the script by which a shell asks for that."""
+    import hydra
+
+    from nmt.config.catalog import conf_dir
+    from nmt.config.hydra_conf import MAIN
+
+    start = hydra.main(version_base="1.3", config_path=str(conf_dir().resolve()), config_name=MAIN)
+    typed = sys.argv
+    sys.argv = [typed[0], "-sc", request]  # where `hydra.main`, the only public way in, reads it
+    try:
+        start(lambda cfg: None)()
+    finally:
+        sys.argv = typed
 
 
 def train(experiment: "Experiment", world: "World") -> None:
@@ -145,16 +148,12 @@ def train(experiment: "Experiment", world: "World") -> None:
 
 
 def train_sweep(sweep: "Sweep", command: str) -> None:
-    """Train several runs, those that are not finished; then say which, or show their table."""
+    """Train the unfinished runs of a sweep; then print all that are finished, or their table."""
     from nmt.evaluation import text
     from nmt.sweep import failure_error, plan_runs, prepare_corpora, train_all
     from nmt.tables import make_table, plan_table
 
-    launch: Launcher | None = None
-    if sweep.launcher != "basic":
-        from nmt.cli import hydra_app
-
-        launch = partial(hydra_app.launch, main)
+    launch: Launcher | None = None if sweep.launcher == "basic" else launch_jobs
     if sweep.table:
         reports, error = make_table(plan_table(sweep), command, launch)
         for report in reports:
@@ -171,6 +170,37 @@ def train_sweep(sweep: "Sweep", command: str) -> None:
     sys.stdout.flush()
     if error is not None:
         raise error
+
+
+def launch_jobs(runs: "Sequence[PlannedRun]") -> None:
+    """Train runs by the Hydra launcher that their overrides choose; a failure stops no other."""
+    from hydra._internal.callbacks import Callbacks
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.plugins import Plugins
+    from hydra.types import HydraContext
+
+    from nmt.config.hydra_conf import compose, parse, reading_conf
+
+    overrides = parse(runs[0].experiment.overrides)
+    with reading_conf(overrides):
+        cfg = compose(overrides)
+        context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(cfg))
+        job = partial(train_job, list(runs))
+        launcher = Plugins.instance().instantiate_launcher(context, job, cfg)
+        runs_override = [line for line in runs[0].experiment.overrides if line.startswith("runs=")]
+        try:
+            launcher.launch([runs_override] * len(runs), initial_job_idx=0)
+        except PLUGIN_ERRORS as error:
+            log.warning("the launcher ended with %s", where_raised(error))
+
+
+def train_job(runs: "Sequence[PlannedRun]", cfg: "DictConfig") -> None:
+    """Train the run that has the number of this job, wherever the launcher has started it."""
+    from hydra.core.hydra_config import HydraConfig
+
+    run = runs[HydraConfig.get().job.num]
+    with run.log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
+        main([*run.experiment.overrides])
 
 
 def next_commands(trained: "Sequence[Experiment]", is_child: bool = False) -> None:

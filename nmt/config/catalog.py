@@ -16,7 +16,7 @@ from nmt.errors import Exit, UserError
 
 Folders: TypeAlias = tuple[Path, ...]  # directories of options in addition to conf/
 
-ABOUT = {  # groups of options, a folder of conf/ each: what one chooses there
+TITLES = {  # groups of options, a folder of conf/ each: what one chooses there
     "data": "the corpus",
     "segmenter": "how words become pieces",
     "model": "size and shape of the Transformer",
@@ -28,8 +28,8 @@ ABOUT = {  # groups of options, a folder of conf/ each: what one chooses there
     "scale": "corpus, model and budget of the paper's tables",
     "run": "one of the paper's ten training runs, at a scale",
 }
-CHOOSERS = ("scale", "experiment", "run")  # groups whose options choose those of others
-GLOBAL = ("encoding", *CHOOSERS)  # groups whose files name whole keys
+CHOOSERS = ("scale", "experiment", "run")  # groups whose options choose options of other groups
+WHOLE_KEY_GROUPS = ("encoding", *CHOOSERS)  # groups whose files name whole keys
 SEARCHPATH = "hydra.searchpath"
 FAMILIES = (  # of encodings, in the order of every list
     "no positions",
@@ -88,9 +88,9 @@ def folders_in(overrides: Iterable[Override]) -> Folders:
 def check_folders(folders: Folders = ()) -> None:
     """Raise UserError for a file whose keys Hydra would misplace, or that a built-in one hides."""
     for folder in (conf_dir(), *folders):
-        for path in sorted(path for group in ABOUT for path in (folder / group).glob("*.yaml")):
+        for path in sorted(path for group in TITLES for path in (folder / group).glob("*.yaml")):
             group = path.parent.name
-            if group in GLOBAL and not _HEADER.match(path.read_bytes()):
+            if group in WHOLE_KEY_GROUPS and not _HEADER.match(path.read_bytes()):
                 raise UserError(
                     f"{path}:1: must be '# @package _global_', or all keys of the file are "
                     f"taken to be inner ones of {group}"
@@ -122,7 +122,7 @@ def default_options() -> dict[str, str | None]:
     """The option of each group that is chosen where none is named."""
     defaults: Any = _loaded(conf_dir() / "train.yaml")["defaults"]
     pairs = [pair for default in defaults if isinstance(default, dict) for pair in default.items()]
-    return {group: option for group, option in pairs if group in ABOUT}
+    return {group: option for group, option in pairs if group in TITLES}
 
 
 def choices_of(group: str, option: str, folders: Folders = ()) -> list[tuple[str, str]]:
@@ -153,7 +153,7 @@ def chain_of(
 
 
 def values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
-    """The values in an option's file and those that it builds on, interpolations unresolved."""
+    """The values in an option's file and the files it builds on, interpolations unresolved."""
     files = [_loaded(path_of(group, o, folders)) for o in chain_of(group, option, folders)]
     values: Any = OmegaConf.to_container(OmegaConf.merge(*files), resolve=False)
     values.pop("defaults", None)
@@ -161,7 +161,7 @@ def values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
 
 
 def entries_of(encoding: str, folders: Folders = ()) -> dict[str, dict[str, Any]]:
-    """The entries that an encoding's file sets, those of its defaults first."""
+    """The entries that an encoding's file and its defaults set, the defaults first."""
     entries = values_of("encoding", encoding, folders).get("encoding") or {}
     return {name: options or {} for name, options in entries.items()}
 
@@ -188,7 +188,7 @@ class EncodingFacts(NamedTuple):
 
 
 def list_encodings(folders: Folders = ()) -> list[EncodingFacts]:
-    """All options of `encoding=`, by family: those of FAMILIES first, then others."""
+    """All options of `encoding=` by family: FAMILIES first, then families of users."""
     members: dict[str, list[EncodingFacts]] = {family: [] for family in FAMILIES}
     for name in options_of("encoding", folders):
         family = family_of(name, folders)

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 from nmt.errors import UserError
 
 LARGEST = 2**31 - 1  # of all numbers; a product of two such integers fits into 64 bits
-OPEN = "???"  # the value of a key that has none, as OmegaConf writes it
+MANDATORY = "???"  # the value of a key that has none, as OmegaConf writes it
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Between:
         low = value <= self.least if self.above else value < self.least
         if not low and value <= self.most:
             return None
-        if math.inf not in (-self.least, self.most) and not self.above:
-            return f"must be from {self.least:g} to {self.most:g}"
-        if self.least == -math.inf:
-            return f"must be at most {self.most:g}"
-        return f"must be {'above' if self.above else 'at least'} {self.least:g}"
+        if self.above:
+            return f"must be above {self.least:g}"
+        if self.most == math.inf:
+            return f"must be at least {self.least:g}"
+        return f"must be from {self.least:g} to {self.most:g}"
 
 
 @dataclass(frozen=True)
@@ -59,23 +59,29 @@ Share = Annotated[float, Between(0, 1)]
 Name = Annotated[str, Inside()]
 
 
-def key(default: Any, doc: str, only: tuple[str, ...] = (), path: bool = False) -> Any:
+def key(
+    default: Any, doc: str, only: tuple[str, ...] = (), path: bool = False, effect: bool = True
+) -> Any:
     """Declare a key of a dataclass: its default, and what it means.
 
-    `only`: the values of `kind` beside it with which the key counts; none: all. `path`: the value
-    is a path, which means nothing on another machine.
+    `only`: the values of the dataclass's key `kind` with which this one counts; none: all. `path`:
+    the value is a path, which means nothing on another machine. `effect`: it may change a result.
     """
-    metadata = {"doc": doc, "only": only, "path": path}
+    metadata = {"doc": doc, "only": only, "path": path, "effect": effect}
     if isinstance(default, list | dict):
         return field(default_factory=lambda: default.copy(), metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
 class Key(NamedTuple):
-    """The type of a key, and its default (`...`: it has none)."""
+    """A declared key; see `key`."""
 
-    kind: Any
-    default: Any
+    kind: Any  # its type
+    default: Any  # `...`: it has none
+    doc: str = ""
+    only: tuple[str, ...] = ()
+    path: bool = False
+    effect: bool = True
 
 
 def keys_of(schema: Any) -> dict[str, Key]:
@@ -88,7 +94,8 @@ def keys_of(schema: Any) -> dict[str, Key]:
 def _keys_of(schema: Any) -> dict[str, Key]:
     if is_dataclass(schema):
         hints = get_type_hints(schema, include_extras=True)
-        return {f.name: Key(hints[f.name], _default_of(f)) for f in fields(schema) if f.init}
+        declared = [f for f in fields(schema) if f.init]
+        return {f.name: Key(hints[f.name], _default_of(f), **f.metadata) for f in declared}
     hints = get_type_hints(schema.__init__, include_extras=True)
     defaults = {n: ... if p.default is Parameter.empty else p.default
                 for n, p in signature(schema).parameters.items()}  # fmt: skip
@@ -101,29 +108,27 @@ def _default_of(declared: Field[Any]) -> Any:
     return ... if declared.default is MISSING else declared.default
 
 
-def declaration(schema: Any, names: list[str]) -> Field[Any] | None:
-    """The field that declares a dotted key, whose parts are given; None if there is none."""
-    name, *inner = names
-    declared: Field[Any] | None = schema.__dataclass_fields__.get(name)
+def find_key(schema: Any, dotted: str) -> Key | None:
+    """The key with a dotted name, as data.columns.NAME.train; None if there is none."""
+    name, _, inner = dotted.partition(".")
+    declared = keys_of(schema).get(name)
     if declared is None or not inner:
         return declared
-    kind = keys_of(schema)[name].kind
+    kind = declared.kind
     if get_origin(kind) is dict:  # whose names are the user's
-        kind, inner = get_args(kind)[1], inner[1:]
-    return declaration(kind, inner) if inner and is_dataclass(kind) else None
+        kind, inner = get_args(kind)[1], inner.partition(".")[2]
+    return find_key(kind, inner) if inner and is_dataclass(kind) else None
 
 
 def idle_keys(schema: Any, kind: Any) -> set[str]:
     """The keys of a dataclass that do not count with this value of its `kind`."""
-    return {
-        f.name for f in fields(schema) if f.metadata.get("only") and kind not in f.metadata["only"]
-    }
+    return {name for name, k in keys_of(schema).items() if k.only and kind not in k.only}
 
 
 def to_plain(value: Any) -> Any:
     """Turn objects of schemas into plain values, without the keys that do not count."""
     if is_dataclass(value):
-        idle = idle_keys(value, getattr(value, "kind", None))
+        idle = idle_keys(type(value), getattr(value, "kind", None))
         return {
             f.name: to_plain(getattr(value, f.name)) for f in fields(value) if f.name not in idle
         }
@@ -159,7 +164,7 @@ def arguments(
             meant = suggest(str(name), [*keys, *also])
             raise UserError(f"{join_key(prefix, name)}: no such key{meant}")
     for name, declared in keys.items():
-        if values.get(name, declared.default) in (..., OPEN):
+        if values.get(name, declared.default) in (..., MANDATORY):
             dotted = join_key(prefix, name)
             raise UserError(f"{dotted}: has no value; give {dotted}=...")
     return {n: fit(keys[n].kind, value, join_key(prefix, n)) for n, value in values.items()}
@@ -167,27 +172,36 @@ def arguments(
 
 def fit(kind: Any, value: Any, name: str) -> Any:
     """Convert a value to its type; UserError if it does not fit."""
-    if get_origin(kind) is Annotated:
-        bare, *rules = get_args(kind)
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        bare, *rules = inner
         fitted = fit(bare, value, name)
         for rule in rules:
             if fitted is not None and (why := rule.refusal(fitted)):
                 raise UserError(f"{name}={value}: {why}")
         return fitted
-    if NoneType in (kinds := get_args(kind)):
-        (other,) = (k for k in kinds if k is not NoneType)
-        return None if value is None else fit(other, value, name)
-    if get_origin(kind) is Literal:
-        if not any(value == choice and type(value) is type(choice) for choice in kinds):
-            raise UserError(f"{name}={value}: choose one of {', '.join(map(to_yaml, kinds))}")
+    if NoneType in inner:
+        return None if value is None else fit(without_none(kind), value, name)
+    if origin is Literal:
+        if not any(value == choice and type(value) is type(choice) for choice in inner):
+            raise UserError(f"{name}={value}: choose one of {', '.join(map(to_yaml, inner))}")
         return value
-    if get_origin(kind) is list and isinstance(value, list | tuple):
-        return [fit(kinds[0], inner, name) for inner in value]
-    if get_origin(kind) is dict and isinstance(value, Mapping):
-        return {str(n): fit(kinds[1], inner, join_key(name, n)) for n, inner in value.items()}
+    if origin is list and isinstance(value, list | tuple):
+        return [fit(inner[0], each, name) for each in value]
+    if origin is dict and isinstance(value, Mapping):
+        return {str(n): fit(inner[1], each, join_key(name, n)) for n, each in value.items()}
     if is_dataclass(kind):
         return read(kind, value, name)
-    return _plain_value(kind, value, name)
+    expected = origin or kind
+    if expected is float and type(value) is int:
+        value = float(value)
+    if expected is not Any and type(value) is not expected:
+        raise UserError(f"{name}={value}: expected {EXPECTED.get(expected, expected)}")
+    if type(value) is float and not math.isfinite(value):
+        raise UserError(f"{name}={value}: expected a finite number")
+    if type(value) in (int, float) and abs(value) > LARGEST:
+        raise UserError(f"{name}={value}: must be at most {LARGEST}")
+    return value
 
 
 EXPECTED = {
@@ -200,30 +214,23 @@ EXPECTED = {
 }
 
 
-def _plain_value(kind: Any, value: Any, name: str) -> Any:
-    """A number, text, list or mapping; UserError where it is another one."""
-    whole = kind is float and type(value) is int
-    expected = get_origin(kind) or kind
-    if expected is not Any and type(value) is not expected and not whole:
-        raise UserError(f"{name}={value}: expected {EXPECTED.get(expected, expected)}")
-    if type(value) is float and not math.isfinite(value):
-        raise UserError(f"{name}={value}: expected a finite number")
-    if type(value) in (int, float) and abs(value) > LARGEST:
-        raise UserError(f"{name}={value}: must be at most {LARGEST}")
-    return float(value) if whole else value
+def without_none(kind: Any) -> Any:
+    """The type T of `T | None`; other types as they are."""
+    return (
+        next(k for k in get_args(kind) if k is not NoneType) if NoneType in get_args(kind) else kind
+    )
 
 
 def parse(kind: Any, text: str) -> Any:
     """Convert text of a command line to a type; text that does not fit is returned as it is."""
-    kinds = [k for k in get_args(kind) if k is not NoneType] if NoneType in get_args(kind) else []
-    if kinds and text == "null":
+    if NoneType in get_args(kind) and text == "null":
         return None
-    kind = kinds[0] if kinds else kind
-    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    bare = without_none(kind)
+    bare = get_args(bare)[0] if get_origin(bare) is Annotated else bare
+    if bare is bool:
+        return {"true": True, "false": False}.get(text, text)
     try:
-        if kind is bool:
-            return {"true": True, "false": False}.get(text, text)
-        return kind(text) if kind in (int, float) else text
+        return bare(text) if bare in (int, float) else text
     except ValueError:
         return text
 

@@ -14,8 +14,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from nmt.config import check
 from nmt.config.catalog import (
-    ABOUT,
     CHOOSERS,
+    TITLES,
     Folders,
     chain_of,
     choices_of,
@@ -26,17 +26,18 @@ from nmt.config.catalog import (
     values_of,
 )
 from nmt.config.hydra_conf import (
-    ENTRY,
-    PLACE,
+    ENTRY_KEY,
+    LOCATION_KEYS,
     chosen_options,
     compose,
     default_values,
+    is_sweep,
     lines_of,
     parse,
     reading_conf,
     translating_errors,
 )
-from nmt.config.settings import GROUPS, Place, Settings, thaw
+from nmt.config.settings import GROUPS, RunLocation, Settings, thaw
 from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -45,11 +46,10 @@ log = logging.getLogger(__name__)
 # given the model's path, the directory of the run if it is named, what was typed, and folders
 Inherit = Callable[[Path, Path | None, Sequence[Override], Folders], Iterable[str]]
 START = "trainer.init_from"
-OWN = ("seed", "encoding", *GROUPS)  # keys of a composed config that make up the settings
-OTHERS = {  # keys at the root that encodings, tables and recipes have
-    *("tau", "limits", "bounds", "tests", "remarks", "table", "samples", "attention"),
-    *("row", "parent"),
-}
+SETTINGS_KEYS = ("seed", "encoding", *GROUPS)  # at the root of a composed config
+SCALE_KEYS = {"limits", "bounds", "tests", "remarks"}
+TABLE_KEYS = {"table", "samples", "attention"}
+RECIPE_KEYS = {"tau", "parent", "row", *SCALE_KEYS, *TABLE_KEYS}  # all others at the root
 
 
 class Experiment(NamedTuple):
@@ -60,28 +60,28 @@ class Experiment(NamedTuple):
     overrides: Sequence[str] = ()  # that give exactly this experiment
     changed: Sequence[str] = ()  # keys of encodings that they changed, as `tau8`, `rotary.base-9`
     jobs: int | None = None  # runs at once, if it is one of several; None: as many as fit
-    others: Mapping[str, Any] = {}  # keys of tables and recipes at the root, as `limits`, `parent`
+    recipe: Mapping[str, Any] = {}  # keys of tables and recipes at the root, as `limits`, `parent`
 
 
 def experiment_of(words: Iterable[str], inherit: Inherit | None = None) -> Experiment:
-    """Compose, resolve and check the settings of overrides; UserError for wrong ones."""
+    """Compose, resolve and check the settings that overrides mean; UserError for wrong ones."""
     overrides = parse(words)
     cfg = compose_config(overrides, inherit)
     with translating_errors(overrides):
         if isinstance(cfg.data, DictConfig) and (root := cfg.data.get("root")):
             cfg.data.root = root  # resolved once, and not for each file in it
         values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=False)
-    others = {name: value for name, value in values.items() if name not in (*OWN, *PLACE)}
-    if wrong := others.keys() - OTHERS:
-        raise UserError(f"{min(wrong)}: no such key; see --help all")
-    if isinstance(values["data"], dict) and values["data"].get("root") == check.OPEN:
+    if isinstance(values["data"], dict) and values["data"].get("root") == check.MANDATORY:
         values["data"]["root"] = None  # all files are named
-    settings = thaw({name: values.get(name, check.OPEN) for name in OWN})
-    location = check.read(Place, {name: values.get(name, check.OPEN) for name in PLACE})
-    changed = _changed(overrides, others)
-    name = location.name or _name(settings, "limits" in others, changed, overrides)
+    of_settings = {name: values.pop(name, check.MANDATORY) for name in SETTINGS_KEYS}
+    of_location = {name: values.pop(name, check.MANDATORY) for name in LOCATION_KEYS}
+    if wrong := values.keys() - RECIPE_KEYS:
+        raise UserError(f"{min(wrong)}: no such key; see --help all")
+    settings, location = thaw(of_settings), check.read(RunLocation, of_location)
+    changed = _changed(overrides, values.get("tau"))
+    name = location.name or _name(settings, "limits" in values, changed, overrides)
     run, lines = Path(location.runs, name), lines_of(overrides)
-    return Experiment(settings, run, lines, changed, location.jobs, others)
+    return Experiment(settings, run, lines, changed, location.jobs, recipe=values)
 
 
 def compose_config(overrides: Sequence[Override], inherit: Inherit | None = None) -> DictConfig:
@@ -94,9 +94,7 @@ def compose_config(overrides: Sequence[Override], inherit: Inherit | None = None
         named = START in typed or "parent" in typed
         cfg = compose(_leave_out_keys(overrides) if named else overrides)
         if is_sweep(cfg):
-            raise UserError(
-                "several runs, of a sweep or a table: only nmt-train makes them; choose one"
-            )
+            raise UserError("a sweep or a table is several runs, which only nmt-train makes")
         if inherit is not None and (start := OmegaConf.select(cfg, START)) is not None:
             words = inherit(Path(str(start)), _named_run(cfg), overrides, folders)
             cfg = compose([*parse(words), *overrides])
@@ -115,15 +113,9 @@ def compose_config(overrides: Sequence[Override], inherit: Inherit | None = None
     return cfg
 
 
-def is_sweep(cfg: DictConfig) -> bool:
-    """Whether a config, composed with Hydra's own part, is many runs."""
-    mode = cfg.hydra.mode
-    return mode is not None and mode.name == "MULTIRUN"
-
-
 def _leave_out_keys(overrides: Sequence[Override]) -> list[Override]:
     """Keep only overrides that need no parent: tau, say, may be a key of its encoding."""
-    early = {*ABOUT, *PLACE, START, "parent", "seed"}
+    early = {*TITLES, *LOCATION_KEYS, START, "parent", "seed"}
     return [o for o in overrides if o.key_or_group in early or o.key_or_group.startswith("hydra")]
 
 
@@ -140,9 +132,9 @@ def _check_options(typed: Mapping[str, Override], folders: Folders) -> None:
     choices: dict[str, set[str]] = {}  # of scale, experiment and run: the groups that they choose
     for group, override in typed.items():
         line = override.input_line
-        if group in OTHERS and (override.is_add() or override.is_force_add()):
+        if group in RECIPE_KEYS and (override.is_add() or override.is_force_add()):
             raise UserError(f"{line}: belongs to an encoding, table or recipe")
-        if group not in ABOUT:
+        if group not in TITLES:
             continue
         options = chosen_options(override)
         if group in GROUPS and (override.is_delete() or not options):
@@ -182,21 +174,21 @@ def _check_encodings(override: Override, has_tau: bool, folders: Folders) -> Non
 def _leave_out_other_entries(
     cfg: DictConfig, typed: Mapping[str, Override], folders: Folders
 ) -> None:
-    """Where an override chooses encodings, leave out those of a run or experiment.
+    """Where an override chooses encodings, leave out entries that a run or experiment has added.
 
-    Such a file may set keys of its own encodings, as `encoding.absolute.at`.
+    Its file may set keys of the encodings that it chooses, as `encoding.absolute.at`.
     """
     if "encoding" not in typed:
         return
     chosen = [entries_of(option, folders) for option in chosen_options(typed["encoding"])]
-    added = {key.removeprefix("encoding.") for key in typed if not ENTRY.fullmatch(key)}
+    added = {key.removeprefix("encoding.") for key in typed if not ENTRY_KEY.fullmatch(key)}
     for name in {*map(str, cfg.get("encoding") or ())}.difference(added, *chosen):
         del cfg.encoding[name]
 
 
 def _set_key_of_entry(cfg: DictConfig, override: Override) -> None:
     """Set encoding.NAME.KEY, which no file need have; the constructor of the encoding checks it."""
-    if (entry := ENTRY.fullmatch(override.key_or_group)) is None:
+    if (entry := ENTRY_KEY.fullmatch(override.key_or_group)) is None:
         return
     name, key = entry[1], entry[0]
     if name not in cfg.encoding:
@@ -237,7 +229,7 @@ def _leave_out_idle_keys(cfg: DictConfig, typed: Mapping[str, Override]) -> None
         kind = cfg[group].get("kind")
         for name in check.idle_keys(schema, kind) & {*map(str, cfg[group])}:
             if f"{group}.{name}" in typed:
-                kinds = " or ".join(schema.__dataclass_fields__[name].metadata["only"])
+                kinds = " or ".join(check.keys_of(schema)[name].only)
                 idle = f"{group}.{name}: has no effect with {group}.kind={kind}"
                 raise UserError(f"{idle}; only with {kinds}")
             del cfg[group][name]
@@ -273,10 +265,9 @@ def _warn(message: str) -> None:
     log.warning("%s", message)
 
 
-def _changed(overrides: Sequence[Override], others: Mapping[str, Any]) -> list[str]:
+def _changed(overrides: Sequence[Override], tau: Any) -> list[str]:
     """List the keys of encodings that overrides change, as parts of a name."""
-    typed = {override.key_or_group for override in overrides}
-    changed = [f"tau{others['tau']}"] if "tau" in typed else []
+    changed = [f"tau{tau}"] if any(o.key_or_group == "tau" for o in overrides) else []
     for override in overrides:
         if override.key_or_group.startswith("encoding."):
             value = str(override.input_line).partition("=")[2]

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 from unicodedata import is_normalized
 
-from nmt.config.check import OPEN, Between, Name, NonNegativeInt, PositiveInt, Share, key
+from nmt.config import check
+from nmt.config.check import MANDATORY, Between, Name, NonNegativeInt, PositiveInt, Share, key
 from nmt.errors import UserError
 
 HEADS = "heads"  # the column of dependency heads
@@ -46,16 +47,16 @@ class Segmentation:
     shared_vocabulary: bool = key(
         False, "one vocabulary for both sides (needed by model.tie=all)", (*LEARNED, "imported")
     )
-    source_model: str = key(OPEN, "SentencePiece model of the source, or of both sides", SPM, True)
+    source_model: str = key(MANDATORY, "SentencePiece model of source or both sides", SPM, True)
     target_model: str | None = key(None, "that of the target; null: source_model", SPM, True)
-    codes: str = key(OPEN, "merges that subword-nmt learned, one per line", CODES, True)
+    codes: str = key(MANDATORY, "merges that subword-nmt learned, one per line", CODES, True)
     source_vocabulary: str = key(
-        OPEN,
+        MANDATORY,
         "pieces of the source, or of both sides, one per line; a count may follow",
         CODES,
         True,
     )
-    target_vocabulary: str | None = key(None, "those of the target; null: source's", CODES, True)
+    target_vocabulary: str | None = key(None, "of the target; null: the source's", CODES, True)
 
     @property
     def shared(self) -> bool:
@@ -69,9 +70,9 @@ class Segmentation:
 class Column:
     """Integers for the source text, in files parallel to it (which may be compressed)."""
 
-    per: Literal["word", "sentence"] = key(OPEN, "integers of a line: one for each word, or one")
-    train: str = key(OPEN, "file parallel to the training text", path=True)
-    dev: str = key(OPEN, "file parallel to the development text", path=True)
+    per: Literal["word", "sentence"] = key(MANDATORY, "integers of a line: one per word, or one")
+    train: str = key(MANDATORY, "file parallel to the training text", path=True)
+    dev: str = key(MANDATORY, "file parallel to the development text", path=True)
     test: str | None = key(None, "file parallel to the test text", path=True)
 
 
@@ -109,9 +110,7 @@ class Data:
     )
     normalize: Literal["nfc", "nfkc", "none"] = key("nfc", "Unicode normal form of all text")
     invalid_utf8: Literal["fail", "drop"] = key("fail", "a line that is no UTF-8: stop, or drop")
-    max_line_bytes: PositiveInt = key(
-        65536, "drop a training or development pair if a line has more"
-    )
+    max_line_bytes: PositiveInt = key(65536, "drop a training or dev pair if a line has more")
     join: Annotated[int, Between(1, 64)] = key(
         1, "consecutive lines of a training example at most; an empty line is a border"
     )
@@ -143,23 +142,23 @@ class Data:
         "data/prepared", "directory of the prepared corpora, and of the text of data=toy", path=True
     )
     workers: Annotated[int, Between(1, 1024)] | None = key(
-        None, "processes that prepare text, or segment it at random; null: as many as pay"
+        None, "processes that prepare or segment text; null: as many as pay", effect=False
     )
     root: str | None = key(None, "directory of the files below; null: each is named", path=True)
-    train_source: str = key(OPEN, "training text, source side", path=True)
-    train_target: str = key(OPEN, "training text, target side", path=True)
+    train_source: str = key(MANDATORY, "training text, source side", path=True)
+    train_target: str = key(MANDATORY, "training text, target side", path=True)
     dev_source: str | None = key(
         None, "text that decides on learning rate and best checkpoint, source side", path=True
     )
     dev_target: str | None = key(None, "the same, target side", path=True)
     dev_lines: PositiveInt | None = key(
-        None, "pairs of the training text that take its place, and are not trained on"
+        None, "training pairs held out as development text, instead of two files"
     )
     test_source: str | None = key(None, "test text, source side; nmt-evaluate reads it", path=True)
     test_target: str | None = key(None, "the same, target side", path=True)
     columns: dict[str, Column] = key({}, "integers parallel to the source; add them with +")
     corpora: dict[str, Corpus] = key(
-        {}, "several corpora, in the place of train_source and train_target; add them with +"
+        {}, "several corpora, instead of train_source and train_target; add them with +"
     )
     train_pairs: PositiveInt = key(20000, "training pairs", TOY)
     train_shortest: Words = key(4, "words of the shortest training sentence", TOY)
@@ -184,14 +183,14 @@ class Data:
 
     @property
     def other_dev(self) -> str:
-        """Where development text may be from but its two files, as errors say it."""
+        """What to do without files of development text, as the end of an error."""
         if self.corpora:
             return ", or those of a corpus: data.corpora.NAME.dev_source and dev_target"
         return ", or hold out lines of the training text: data.dev_lines=N"
 
 
 # keys that say which sentences data=toy draws
-RECIPE = tuple(name for name, f in Data.__dataclass_fields__.items() if f.metadata["only"] == TOY)
+TOY_KEYS = tuple(name for name, declared in check.keys_of(Data).items() if declared.only == TOY)
 
 
 def _check_columns(columns: dict[str, Column]) -> None:
@@ -200,7 +199,7 @@ def _check_columns(columns: dict[str, Column]) -> None:
         if not COLUMN_NAME.fullmatch(name):
             raise UserError(f"{dotted}: a column is named by small letters, digits and _")
         if name == WORDS:
-            raise UserError(f"{dotted}: made of all text; choose another name")
+            raise UserError(f"{dotted}: every text has a column of this name; choose another")
         if column.per != "word" and name == HEADS:
             raise UserError(f"{dotted}.per={column.per}: each word has a head; say word")
 

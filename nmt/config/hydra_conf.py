@@ -1,29 +1,32 @@
-"""What only Hydra does: it parses overrides and composes conf/; its errors in one line."""
+"""What only Hydra does: it parses overrides, multiplies sweeps and composes conf/."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, ValueType
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.config import check
-from nmt.config.catalog import ABOUT, CHOOSERS, conf_dir, options_of, values_of
-from nmt.config.settings import GROUPS, Place, Settings
+from nmt.config.catalog import CHOOSERS, TITLES, conf_dir, folders_in, options_of, values_of
+from nmt.config.settings import GROUPS, RunLocation, Settings
 from nmt.errors import UserError
 
-ROOT = "train"  # the config that others are composed into
+MAIN = "train"  # the main config: conf/train.yaml
 DEFAULTS = "settings"  # the config with the default of each key, which conf/train.yaml names
-PLACE = tuple(check.keys_of(Place))
-ENTRY = re.compile(r"encoding\.(\w+)\.(.+)")  # a key of an encoding
+LOCATION_KEYS = tuple(check.keys_of(RunLocation))
+ENTRY_KEY = re.compile(r"encoding\.(\w+)\.(.+)")  # a key of an encoding
+MODE = "hydra.mode"
 _HYDRA = RLock()  # held by whoever has set Hydra's one state, GlobalHydra
 
 
@@ -80,17 +83,17 @@ def reading_conf(overrides: Sequence[Override]) -> Iterator[None]:
 
 
 def compose(overrides: Sequence[Override]) -> DictConfig:
-    """The config of overrides, less the keys of encodings, with Hydra's own part."""
-    lines = [str(o.input_line) for o in overrides if not ENTRY.fullmatch(o.key_or_group)]
-    return hydra.compose(ROOT, overrides=lines, return_hydra_config=True)
+    """The config of overrides, without keys of encodings, with Hydra's own part."""
+    lines = [str(o.input_line) for o in overrides if not ENTRY_KEY.fullmatch(o.key_or_group)]
+    return hydra.compose(MAIN, overrides=lines, return_hydra_config=True)
 
 
 def default_values() -> dict[str, Any]:
     """The defaults of all keys, in plain values."""
     groups = {group: check.keys_of(schema) for group, schema in GROUPS.items()}
     values: dict[str, Any] = {g: {k: v.default for k, v in ks.items()} for g, ks in groups.items()}
-    values["data"]["root"] = check.OPEN  # null would not be overridden by the ??? of an option
-    location = {name: declared.default for name, declared in check.keys_of(Place).items()}
+    values["data"]["root"] = check.MANDATORY  # null would not be overridden by the ??? of an option
+    location = {name: declared.default for name, declared in check.keys_of(RunLocation).items()}
     return {"seed": check.keys_of(Settings)["seed"].default, **location, **values, "encoding": {}}
 
 
@@ -110,7 +113,7 @@ def translating_errors(overrides: Sequence[Override]) -> Iterator[None]:
         raise AbsentError(message, f"{group}={name}") from None
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(_message(error)) from None
-    except ValueError as error:  # of Hydra, for a number in the place of an option
+    except ValueError as error:  # of Hydra, for a number instead of an option
         raise UserError(f"{' '.join(lines_of(overrides))}: {first_line(error)}") from None
 
 
@@ -134,9 +137,76 @@ def _nearest(key: str) -> str:
     names = [
         f"{group}.{name}" for group, schema in GROUPS.items() for name in check.keys_of(schema)
     ]
-    return check.suggest(key, [*names, *PLACE, "seed", *ABOUT])
+    return check.suggest(key, [*names, *LOCATION_KEYS, "seed", *TITLES])
 
 
 def first_line(error: Exception) -> str:
     """The first line of a message."""
     return re.sub(r"\s+", " ", (str(error).strip() or type(error).__name__).split("\n")[0])
+
+
+def is_sweep(cfg: DictConfig) -> bool:
+    """Whether a config, composed with Hydra's own part, is many runs."""
+    mode = cfg.hydra.mode
+    return mode is not None and mode.name == "MULTIRUN"
+
+
+class Sweep(NamedTuple):
+    """Several runs, not composed yet."""
+
+    name: str | None  # experiment=NAME, unless -m makes the sweep
+    scale: str | None  # scale=NAME
+    table: bool  # whether a report follows
+    launcher: str  # hydra/launcher=NAME; basic: none was chosen
+    jobs: list[list[Override]]  # the overrides of each run
+    chosen: set[str]  # keys and groups that the command line itself names
+    globbed: bool  # whether a glob(...) names the runs: impossible ones are then left out
+
+    def __str__(self) -> str:
+        """The argument that makes it a sweep."""
+        return "a sweep" if self.name is None else f"experiment={self.name}"
+
+
+def sweep_of(overrides: list[Override], multirun: bool = False) -> Sweep | None:
+    """Return all combinations of values (-m), or the runs of an experiment; None for a single run.
+
+    An override of the command line replaces the experiment's own values for its key.
+    Raises UserError for options that do not exist; composing a run refuses what else is wrong.
+    """
+    single = [o for o in overrides if not o.is_sweep_override()]
+    first = [o for o in single if o.key_or_group.startswith(("hydra", "experiment", "scale"))]
+    if not multirun and not any(o.key_or_group == "experiment" for o in first):
+        return None
+    folders_in(overrides)  # refuses what Hydra would read otherwise
+    with reading_conf(overrides):
+        cfg = compose(first)
+        if not multirun and not is_sweep(cfg):
+            return None
+        swept = [f"{key}={values}" for key, values in (cfg.hydra.sweeper.params or {}).items()]
+        by_key = {o.get_key_element(): _values(o) for o in [*parse(swept), *overrides]}
+        by_key[MODE] = parse([f"{MODE}=RUN"])
+    choices = cfg.hydra.runtime.choices
+    if "table" in cfg and len(by_key.get("scale", ())) > 1:
+        raise UserError("scale=: a table is of one scale at a time")
+    return Sweep(
+        name=choices["experiment"] if is_sweep(cfg) else None,
+        scale=choices["scale"],
+        table="table" in cfg,
+        launcher=str(choices["hydra/launcher"]),
+        jobs=[list(job) for job in product(*by_key.values())],
+        chosen={o.key_or_group for o in overrides},
+        globbed=any(o.value_type is ValueType.GLOB_CHOICE_SWEEP for o in overrides),
+    )
+
+
+def _values(override: Override) -> list[Override]:
+    """One override for each value of a sweep; conf/ is being read, for a glob to look there."""
+    if not override.is_sweep_override():
+        return [override]
+    if not override.is_discrete_sweep():
+        raise UserError(f"{override.input_line}: name each value")
+    located = replace(override, config_loader=GlobalHydra.instance().config_loader())
+    key = override.get_key_element()
+    if values := parse(f"{key}={value}" for value in located.sweep_string_iterator()):
+        return values
+    raise UserError(f"{override.input_line}: there is no such option")

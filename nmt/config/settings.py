@@ -36,16 +36,10 @@ class Model:
     activation: Literal["relu", "gelu", "swish"] = key(
         "relu", "between the feed-forward sublayers' two maps; swish: x sigmoid(x)"
     )
-    share_layers: bool = key(
-        False, "one layer, gone through again and again (Universal Transformer)"
-    )
+    share_layers: bool = key(False, "one layer, applied repeatedly (Universal Transformer)")
     drop_residual: list[int] = key([], "encoder passes whose attention has no residual, from 1")
-    source_eos: bool = key(
-        True, "the model reads the sign that ends a source; false: it does not, as in OpenNMT"
-    )
-    target_bos: bool = key(
-        True, "the decoder starts from an embedding; false: from a zero vector, as in Marian"
-    )
+    source_eos: bool = key(True, "the encoder reads the end of a source; not so in OpenNMT")
+    target_bos: bool = key(True, "the decoder starts from an embedding; in Marian, from zeros")
 
 
 @dataclass
@@ -61,17 +55,11 @@ class Optim:
     beta1: Decay = key(0.9, "Adam's decay of the first moment")
     beta2: Decay = key(0.999, "Adam's decay of the second moment")
     eps: Annotated[float, Between(1e-20, 1)] = key(1e-8, "Adam's epsilon")
-    weight_decay: Annotated[float, Between(0, 100)] = key(
-        0.0, "decoupled weight decay (AdamW); 0: plain Adam"
-    )
+    weight_decay: Annotated[float, Between(0, 100)] = key(0.0, "decoupled, as in AdamW; 0: none")
     clip: NonNegativeFloat = key(1.0, "largest gradient norm; 0: no clipping")
     label_smoothing: Dropout = key(0.1, "mass taken from the true token")
-    decay: Annotated[float, Between(0.01, 1)] = key(
-        0.9, "factor on the learning rate at a stall", PLATEAU
-    )
-    patience: PositiveInt = key(
-        6, "checkpoints in a row without a new best until the rate decays", PLATEAU
-    )
+    decay: Annotated[float, Between(0.01, 1)] = key(0.9, "factor on the rate at a stall", PLATEAU)
+    patience: PositiveInt = key(6, "checkpoints without a new best until a stall", PLATEAU)
     min_lr: NonNegativeFloat = key(0.0, "the rate is never decayed below this", PLATEAU)
     warmup: PositiveInt = key(4000, "updates until the peak", INVERSE_SQRT)
 
@@ -84,47 +72,37 @@ class Optim:
 class Training:
     """How long and on what to train, and how often to look."""
 
-    device: str = key("auto", "where to compute; auto: a GPU if there is one")
+    device: str = key("auto", "where to compute; auto: a GPU if there is one", effect=False)
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = key(
         "auto",
         "number format; auto: bfloat16 on a GPU that has it; tf32: float32 with rounded factors, "
         "on a GPU",
     )
-    deterministic: bool = key(
-        False, "on a GPU: the same bits in every run, and slower; a CPU's are so anyway"
-    )
-    compile: Literal["auto", True, False] = key(
-        False, "let torch compile the pass through the model; auto: on a GPU that Triton knows"
-    )
+    deterministic: bool = key(False, "on a GPU: the same bits in every run; slower", effect=False)
+    compile: bool = key(False, "let torch compile the pass through the model")
     threads: Annotated[int, Between(1, 1024)] | None = key(
-        None, "CPU threads; null: torch's choice"
+        None, "CPU threads; null: torch chooses", effect=False
     )
-    batch_tokens: PositiveInt = key(
-        4700, "tokens of a batch, padding included (Rosendahl et al. 2019)"
-    )
+    batch_tokens: PositiveInt = key(4700, "tokens of a batch, with padding (Rosendahl et al. 2019)")
     batch_count: Literal["source", "target", "max"] = key("max", "side whose tokens count")
     accumulate: PositiveInt = key(1, "batches per update")
     gradient_checkpointing: bool = key(
-        False, "compute layers twice: less memory, some third more time, the same results"
+        False, "compute layers twice: less memory, a third more time, same results", effect=False
     )
     max_epochs: PositiveInt | None = key(20, "stop after so many epochs; null: no limit")
     max_steps: PositiveInt | None = key(None, "stop after so many updates; null: no limit")
     max_hours: NonNegativeFloat | None = key(
-        None, "save and end with exit code 75 after so many hours; null: no limit"
+        None, "save and end with exit code 75 after so many hours; null: no limit", effect=False
     )
-    early_stopping: NonNegativeInt = key(
-        0, "stop after so many checkpoints in a row without a new best; 0: never"
-    )
+    early_stopping: NonNegativeInt = key(0, "stop after N checkpoints without a new best; 0: never")
     checkpoints_per_epoch: PositiveInt = key(
         8, "dev perplexity and checkpoint so often (Rosendahl et al. 2019)"
     )
     checkpoint_every: PositiveInt | None = key(
         None, "updates between checkpoints; null: checkpoints_per_epoch"
     )
-    keep_checkpoints: Annotated[int, Between(2)] = key(
-        2, "newest checkpoints kept in addition to the best"
-    )
-    keep_best: PositiveInt = key(1, "best checkpoints kept")
+    keep_checkpoints: Annotated[int, Between(2)] = key(2, "newest checkpoints kept", effect=False)
+    keep_best: PositiveInt = key(1, "best checkpoints kept, in addition", effect=False)
     dev_metric: Literal["perplexity", "bleu", "chrf"] = key(
         "perplexity",
         "what decides on the best checkpoint, early stopping and optim=adam_plateau; bleu, chrf: "
@@ -133,30 +111,34 @@ class Training:
     dev_lines: PositiveInt | None = key(
         None, "first lines of the development text that are translated for dev_metric; null: all"
     )
-    log_every: PositiveInt = key(50, "updates between lines of metrics.jsonl")
-    init_from: str | None = key(
-        None, "run or checkpoint whose weights training starts from", path=True
-    )
+    log_every: PositiveInt = key(50, "updates between lines of metrics.jsonl", effect=False)
+    init_from: str | None = key(None, "run or model directory to start from", path=True)
     freeze: list[str] = key(
         [],
         "parts of the model that are not trained: encoder, embeddings, or the beginning of a "
         "parameter's name",
     )
-    ema: Decay = key(
-        0.0, "decay of a moving average of the weights, which is evaluated and saved; 0: none"
+    ema: Decay = key(0.0, "decay of an average of the weights, evaluated and saved; 0: none")
+    nonfinite_patience: PositiveInt = key(
+        3, "stop after so many non-finite updates in a row", effect=False
     )
-    nonfinite_patience: PositiveInt = key(3, "stop after so many non-finite updates in a row")
-    tensorboard: bool = key(True, "write TensorBoard files too, where it is installed")
+    tensorboard: bool = key(True, "write TensorBoard files, if it is installed", effect=False)
     callback: str | None = key(
-        None, "package:function, called with each line of metrics.jsonl and the run's directory"
+        None, "package:function, called with each line of metrics.jsonl and the run", effect=False
     )
     target: str | None = key(
-        None, "engine of nmt-export --to: what it cannot hold is refused before the first update"
+        None,
+        "engine of nmt-export --to: what it cannot hold is refused before the first update",
+        effect=False,
     )
 
     def __post_init__(self) -> None:
         if self.max_epochs is None and self.max_steps is None:
             raise UserError("trainer.max_epochs and trainer.max_steps are null: give one of them")
+        if self.compile and self.gradient_checkpointing:  # which breaks the compiler's graphs
+            raise UserError(
+                "trainer.compile=true: not with trainer.gradient_checkpointing=true; choose one"
+            )
 
 
 @dataclass
@@ -309,7 +291,7 @@ class Settings:
 
 
 @dataclass
-class Place:
+class RunLocation:
     """Where runs lie, and how many are trained at once; not among their settings."""
 
     runs: str = key("runs", "directory of all runs")
@@ -364,5 +346,5 @@ def integers(options: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, int
 
 def is_path(name: str) -> bool:
     """Whether the value of a dotted key is a path, which means nothing on another machine."""
-    declared = check.declaration(Settings, name.split("."))
-    return declared is not None and bool(declared.metadata.get("path"))
+    declared = check.find_key(Settings, name)
+    return declared is not None and declared.path

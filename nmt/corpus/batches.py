@@ -41,7 +41,6 @@ class Batch(NamedTuple):
     target: Tensor  # [batch, target] ids, BOS ... EOS
     lines: list[int]  # [batch] line number of each (first) pair, as in `Pairs`
     columns: dict[str, Tensor]  # [batch, source], padded with 0, or [batch, 1] per sentence
-    pairs: Sequence[int] = ()  # how many it has of each corpus, if there are several
 
 
 class Plan(NamedTuple):
@@ -237,7 +236,6 @@ def _batch(store: Pairs, first: Ints, counts: NDArray[np.int64]) -> Batch:
         torch.from_numpy(np.concatenate([begin, target], axis=1)),
         store.lines[first].tolist(),
         {name: torch.from_numpy(values) for name, values in columns.items()},
-        store.pairs_of(first, counts),
     )
 
 

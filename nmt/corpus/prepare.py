@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.config.check import to_plain
-from nmt.config.data import RECIPE, Data, Segmentation, columns_of, symbols_of
+from nmt.config.data import TOY_KEYS, Data, Segmentation, columns_of, symbols_of
 from nmt.config.settings import is_path
 from nmt.corpus import scan
 from nmt.corpus.pairs import HASHES, SIDES, Pairs, PairStore
@@ -23,7 +23,7 @@ from nmt.corpus.sampling import make_samplers
 from nmt.corpus.scan import ParallelText
 from nmt.corpus.steps import Preparation
 from nmt.errors import Exit, UserError
-from nmt.system import cache, manifest
+from nmt.system import manifest
 from nmt.text.lines import read_parallel, read_text
 from nmt.text.protection import read_patterns
 from nmt.text.side import Side, Sides
@@ -35,7 +35,7 @@ FORMAT = 6  # raise it when the same input results in another prepared corpus
 FACTS, REPORT = "facts.json", "report.json"
 # settings of where text is and how fast it is prepared, which do not change the result
 IRRELEVANT_KEYS = (
-    {*RECIPE}  # the text is what they made of it
+    {*TOY_KEYS}  # the text is what they made of it
     | {"name", "root", "cache", "workers", "columns", "corpora", "protected"}
     | {"join", "join_share", "join_length", "join_within"}  # lines are joined in training
     | {"bpe_dropout", "subword_alpha", "subword_nbest"}  # and segmented at random
@@ -75,7 +75,7 @@ def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> 
         (directory / REPORT).write_bytes(manifest.dump(counted | {"versions": versions}))
         (directory / FACTS).write_bytes(manifest.dump(_facts(digest, counted)))
 
-    if not cache.ensure(final, make, f"data.cache={data.cache}"):
+    if not manifest.ensure(final, make, f"data.cache={data.cache}"):
         log_corpus(data)
     return load(final)
 
@@ -169,7 +169,7 @@ def load(path: Path, verify: bool = True) -> Prepared:
 
     verify=False reads it without comparing its checksums, where another process does.
     """
-    if verify and (problem := cache.find_damage(path)):
+    if verify and (problem := manifest.find_damage(path)):
         raise UserError(f"{problem}; prepare the corpus again", Exit.DATA)
     source, target = (Side.from_json(manifest.read(path / f"{side}.json", None)) for side in SIDES)
     facts, report = (manifest.read(path / name, None) for name in (FACTS, REPORT))

@@ -9,7 +9,7 @@ from nmt.corpus.grouping import by_length
 from nmt.decode.engine import Engine
 from nmt.decode.sources import Line, Source
 from nmt.system.pool import AHEAD, Executor, WorkerPool
-from nmt.system.resources import memory_of
+from nmt.system.resources import usable_memory
 
 MEMORY_PER_WORKER = 2**30  # bytes, where the number of workers is left to this module
 
@@ -50,7 +50,7 @@ class Scheduler(ExitStack):
         if self.running or not batches:
             return
         most = self.engine.most_workers
-        count = self.workers or count_workers(batches, most, memory_of())
+        count = self.workers or count_workers(batches, most, usable_memory())
         if count > 1:
             self.executor = self.enter_context(self.engine.workers(count))
             self.running = count

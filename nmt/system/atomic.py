@@ -58,7 +58,7 @@ def replace(path: Path, content: bytes | Callable[[Path], object]) -> None:
 
 
 def move(complete: Path, path: Path) -> None:
-    """Give a complete file its name, in the place of an older one; both are on the disk then."""
+    """Rename a complete file, over an older one; data and name are on the disk afterwards."""
     sync(complete)
     os.replace(complete, path)  # noqa: PTH105  (one name to watch in tests)
     sync(path.parent)
@@ -122,6 +122,6 @@ def temporary_of(path: Path) -> Path:
 
 
 def owner_of(path: Path) -> Path | None:
-    """Return the path that a temporary name was made for; None for any other name."""
+    """Return the path for which a temporary name stands; None for any other name."""
     marked = STRAY.fullmatch(path.name)
     return path.with_name(marked["name"]) if marked else None

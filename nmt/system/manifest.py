@@ -1,16 +1,18 @@
 """Directories that are complete, and whose manifest vouches for every byte.
 
 Models and prepared corpora. Neither safetensors nor JSON notices a flipped bit or a hole of zeros:
-such weights load and are wrong. So the sizes and SHA-256 sums of all files are in manifest.json,
-written last, and no byte is parsed before it is compared with them.
+such weights load and are wrong, and so do ids of text. So the sizes and SHA-256 sums of all files
+are in manifest.json, written last, and no byte is parsed before it is compared with them.
 """
 
 import hashlib
 import json
+import logging
 import os
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,8 @@ from nmt.system import atomic
 
 if TYPE_CHECKING:  # its import takes two seconds
     from torch import Tensor
+
+log = logging.getLogger(__name__)
 
 NAME = "manifest.json"
 README = "README.md"  # for people, who may edit it: not listed
@@ -139,6 +143,71 @@ class VerifiedDirectory:
             raise UserError(f"{self.path / name}: {reason}", Exit.DATA)
 
 
+def find_damage(final: Path) -> str | None:
+    """Say in one line what is wrong with a directory; None if it is undamaged."""
+    try:
+        if not final.is_dir():
+            return f"{final}: is not there"
+        VerifiedDirectory(final, "a prepared corpus").verify()
+    except UserError as error:
+        return str(error)
+    except PermissionError as error:  # as for writing, of which `ensure` says more
+        return f"{final}: {error.strerror}"
+    return None
+
+
+def ensure(final: Path, make: Callable[[Path], None], setting: str) -> bool:
+    """Make a directory unless it exists undamaged; return whether this call made it.
+
+    One process makes it, others wait. `make` fills a directory, which becomes `final`; a damaged
+    one is renamed `corrupt.NAME`. `setting`: the override that chose the path, for errors. Raises
+    UserError: 73 if nothing can be written there; 74 if the disk is full or fails.
+    """
+    if (problem := find_damage(final)) is None:
+        return False
+    waiting = f"{final}: another run is preparing it; waiting"
+    try:
+        with atomic.hold_lock(_lock_of(final), waiting):
+            if (problem := find_damage(final)) is not None:  # else another process has made it
+                _make_anew(final, problem, make)
+    except OSError as error:
+        raise UserError(
+            f"{setting}: cannot be written ({error.strerror}), but {problem}; choose another",
+            Exit.CANT_CREATE,
+        ) from None
+    return problem is not None
+
+
+def _make_anew(final: Path, problem: str, make: Callable[[Path], None]) -> None:
+    """Make a directory whose lock is held, and set a damaged one aside, if there is one."""
+    from filelock import FileLock  # here, since few need it
+
+    try:
+        for leftover in sorted(final.parent.iterdir()):
+            if path := atomic.owner_of(leftover):
+                lock = nullcontext() if path == final else FileLock(_lock_of(path), timeout=0)
+                with suppress(OSError), lock:  # Timeout: the process that makes it is alive
+                    shutil.rmtree(leftover)
+        if any(final.glob("*")):
+            aside = final.with_name(f"corrupt.{final.name}")
+            log.warning("%s; kept as %s; the corpus is prepared anew", problem, aside.name)
+            if aside.exists():  # damaged again
+                atomic.discard(aside)
+            final.rename(aside)
+        with directory(final) as folder:
+            make(folder)
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or final}: {error.strerror or error}; make room or mend the "
+            "disk, then start again",
+            Exit.IO,
+        ) from None
+
+
+def _lock_of(final: Path) -> Path:
+    return final.with_name(f"{final.name}.lock")
+
+
 def sha256_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -158,8 +227,10 @@ def dump_tensors(tensors: "dict[str, Tensor]") -> bytes:
     """The bytes of a file of safetensors; raises MemoryError where memory is short."""
     import safetensors.torch
 
-    bytes(2 * sum(t.nbytes for t in tensors.values()))  # tried here, as Rust would panic: the file
-    return safetensors.torch.save(tensors)  # and the copies that it is made of
+    bytes(
+        2 * sum(t.nbytes for t in tensors.values())
+    )  # a trial, as Rust would panic: file and copy
+    return safetensors.torch.save(tensors)
 
 
 def parse(data: bytes, path: Path) -> Any:

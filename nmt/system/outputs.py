@@ -32,7 +32,7 @@ def check_writable(files: Iterable[Path | None], directories: Iterable[Path | No
 def _try_to_write(output: Path, file: Path) -> None:
     """Write a block next to a file of an output, force it to the disk, and remove it again.
 
-    Missing directories are made and removed, too. Raises OSError that names the output.
+    Missing directories are created and removed, too. Raises OSError that names the output.
     """
     missing = [path for path in file.parents if not path.exists()]
     temporary = atomic.temporary_of(file)
@@ -51,13 +51,13 @@ def _try_to_write(output: Path, file: Path) -> None:
 def check_new(path: Path) -> None:
     """Raise UserError (73) for an output that exists or cannot be created."""
     if path.exists():
-        raise UserError(f"{path}: exists; give another place", Exit.CANT_CREATE)
+        raise UserError(f"{path}: exists; give another path", Exit.CANT_CREATE)
     check_writable([path])
 
 
 def unwritable(path: object, error: OSError) -> UserError:
     """Make the UserError (73) of an output that cannot be written."""
-    advice = "give a place that can be written"
+    advice = "give a path that can be written"
     return UserError(f"{path}: {error.strerror}; {advice}", Exit.CANT_CREATE)
 
 

@@ -54,7 +54,7 @@ class Executor(Protocol):
 class Call(Generic[Result]):
     """A call of a function."""
 
-    outcome: tuple[Any, Exception | None] | None = None  # its result or error, once it was made
+    outcome: tuple[Any, Exception | None] | None = None  # result or error, once it has ended
 
     def __init__(self, receive: Callable[[float | None], None]) -> None:
         self._receive = receive
@@ -64,7 +64,7 @@ class Call(Generic[Result]):
         return self.outcome is not None
 
     def result(self) -> Result:
-        """Wait until the call was made; return or raise what it did."""
+        """Wait for the end of the call; return its result or raise its error."""
         while self.outcome is None:
             self._receive(None)
         result, error = self.outcome
@@ -91,13 +91,15 @@ class WorkerPool:
         """`option` and `advice` are for errors: which setting is wrong, and what to do.
 
         `inherited` are functions, or methods of objects too large to be sent, that workers have by
-        the fork. Others that are submitted must be those of a module, as for pickle.
+        the fork. Other functions must be importable from a module, as for pickle.
         """
         alone = count == 1 or not can_fork() or multiprocessing.current_process().daemon
         self.count = 0 if alone else count
         self._option, self._advice, self._inherited = option, advice, list(inherited)
         self._processes: list[multiprocessing.process.BaseProcess] = []
-        self._calls: dict[Connection, deque[Call[Any]]] = {}  # by worker: those that it has
+        self._calls: dict[
+            Connection, deque[Call[Any]]
+        ] = {}  # by worker: the calls that it was sent
         self._waiting: deque[tuple[Call[Any], memoryview]] = deque()
 
     def __enter__(self) -> "WorkerPool":

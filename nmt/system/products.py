@@ -13,8 +13,8 @@ from torch.autograd.function import Function, once_differentiable
 
 from nmt.system.machine import ONEDNN_FROM, onednn, this_machine
 
-LARGEST = 127  # of 8-bit integers; -128 stays unused, so that signs are symmetric
-ZERO = 128  # added to inputs, which VNNI multiplies without a sign
+INT8_MAX = 127  # of 8-bit integers; -128 stays unused, so that signs are symmetric
+ZERO_POINT = 128  # added to inputs, which VNNI multiplies without a sign
 this_machine()  # reads files, which no compiler can trace
 
 
@@ -60,7 +60,7 @@ class Int8(nn.Module):
         super().__init__()
         weight, bias = linear.weight.detach().float(), linear.bias.detach().float()
         tiny = torch.finfo(torch.float32).tiny
-        scale = weight.abs().amax(1).clamp(min=tiny) / LARGEST
+        scale = weight.abs().amax(1).clamp(min=tiny) / INT8_MAX
         rounded = (weight / scale[:, None]).round().to(torch.int8)
         self.packed = torch.ops.onednn.qlinear_prepack(rounded, None)
         self.register_buffer("scale", scale)
@@ -73,12 +73,12 @@ class Int8(nn.Module):
         if not len(rows):
             return x.new_empty(*x.shape[:-1], len(self.scale))
         scale = rows.abs().amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-        shifted = (rows * (LARGEST / scale)).round_().add_(ZERO).to(torch.uint8)
+        shifted = (rows * (INT8_MAX / scale)).round_().add_(ZERO_POINT).to(torch.uint8)
         products = torch.ops.onednn.qlinear_pointwise(
-            shifted, 1.0, ZERO, self.packed, self.scale, self.zero, None, 1.0, 0, torch.float32,
-            "none", [], "",
+            shifted, 1.0, ZERO_POINT, self.packed, self.scale, self.zero, None, 1.0, 0,
+            torch.float32, "none", [], "",
         )  # fmt: skip
-        return torch.addcmul(self.bias, products, scale / LARGEST).view(*x.shape[:-1], -1)
+        return torch.addcmul(self.bias, products, scale / INT8_MAX).view(*x.shape[:-1], -1)
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -25,8 +25,8 @@ PR_SET_PDEATHSIG = 1  # of Linux's prctl.h
 def cpus() -> int:
     """CPUs that this process is bound to, but no more than the quotas of its cgroups allow.
 
-    Of a quota of 2.5 CPUs two count: a third thread would be stopped half of the time, and the
-    others wait for it.
+    Of a quota of 2.5 CPUs two count: a third thread would be stopped half of the time, and keep
+    both waiting.
     """
     bound_cpus = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
@@ -50,15 +50,11 @@ def cores() -> int:
     return cpus() if "TORCHELASTIC_RUN_ID" in os.environ else threads()
 
 
-def memory_of(device: "torch.device | None" = None) -> int:
-    """Return the bytes of a GPU's memory; for the CPU (None), the most that this process may use.
+def usable_memory() -> int:
+    """Return the most bytes of the host's memory that this process may use.
 
     That is the machine's memory, the limit of a container or a job, or what `ulimit -v` leaves.
     """
-    if device is not None and device.type == "cuda":
-        import torch
-
-        return torch.cuda.get_device_properties(device).total_memory
     bounds = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     if (soft := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
         bounds.append(soft)
@@ -67,7 +63,7 @@ def memory_of(device: "torch.device | None" = None) -> int:
 
 
 def _limits(controller: str, *files: list[str]) -> Iterator[list[int]]:
-    """Yield the limits in files (v2, v1) of the process's cgroups and of those above them.
+    """Yield the limits in files (v2, v1) of the process's cgroups and of all cgroups above.
 
     A container may see its own cgroup as the root, whatever its path outside.
     """

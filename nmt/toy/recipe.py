@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nmt.config.data import RECIPE, Data
+from nmt.config.data import TOY_KEYS, Data
 from nmt.errors import UserError
-from nmt.system import cache, manifest
+from nmt.system import manifest
 from nmt.toy import draw, words
 from nmt.toy.lexicon import COORDINATORS, NOUNS
 
@@ -23,7 +23,7 @@ def ensure_text(data: Data) -> None:
 
     They are written once, whole or not at all, and never replaced. Raises UserError for settings
     that the grammar cannot meet, for a root with anything else in it, such as sentences of other
-    settings, of another version of the grammar or edited ones, and as `cache.ensure` does.
+    settings, of another version of the grammar or edited ones, and as `manifest.ensure` does.
     """
     if data.kind != "toy":
         return
@@ -31,7 +31,7 @@ def ensure_text(data: Data) -> None:
         raise UserError("data.root=null: data=toy writes its text there; name a directory")
     root, record = Path(data.root), _record(data)
     if not (os.path.isdir(root) and any(root.iterdir())):  # noqa: PTH112 (Path.is_dir may raise)
-        cache.ensure(root, partial(write, data), f"data.root={root}")
+        manifest.ensure(root, partial(write, data), f"data.root={root}")
     try:  # another process may have written it by other settings
         manifest.VerifiedDirectory(root, "a directory that data=toy wrote").verify()
         written = manifest.read(root / RECORD)
@@ -49,7 +49,7 @@ def ensure_text(data: Data) -> None:
 def _record(data: Data) -> dict[str, Any]:
     """All that decides on the text: the grammar, by a sample of it, and settings."""
     sample = [(s.source, s.target, s.columns()) for s in draw(40, 4, 30, seed=0)]
-    keys = ("source_language", "target_language", *RECIPE)
+    keys = ("source_language", "target_language", *TOY_KEYS)
     settings = {f"data.{key}": getattr(data, key) for key in keys}
     return {"grammar": hashlib.sha256(repr(sample).encode()).hexdigest()[:12], **settings}
 

@@ -5,6 +5,7 @@ Vaswani et al. (2017), section 6.1, translate with the mean of a run's last 5 or
 
 import logging
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +68,10 @@ def _choose(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved
         ranked = sorted(chosen, key=lambda s: (s.cost, s.step))[:count]
         chosen = sorted(ranked, key=lambda s: s.step)
     else:
-        newest = chosen[-1:]
-        for earlier in reversed(chosen[:-1]):
-            if newest[0].state["checkpoints"] > earlier.state["checkpoints"] + 1:
-                break  # kept because it is the best; those after it are gone
-            newest.insert(0, earlier)
-        chosen = newest[-count:]
+        numbers = [s.state["checkpoints"] for s in chosen]
+        # an earlier one was kept because it is the best, and those after it are gone
+        gaps = [i for i, (a, b) in enumerate(pairwise(numbers), start=1) if b > a + 1]
+        chosen = chosen[max(gaps, default=0) :][-count:]
     if len(chosen) < count:
         raise UserError(
             f"{run}: --{which} {count}: it keeps only {len(chosen)} such checkpoints; give fewer, "
@@ -99,7 +98,7 @@ def _mean(paths: Sequence[Path]) -> Trained:
     first = newest = modeldir.load(paths[0])
     for path in paths:
         newest = modeldir.load(path)
-        _refuse_other(paths[0], first, path, newest)
+        _check_same_training(paths[0], first, path, newest)
         for name, tensor in modeldir.weights(newest.model).items():
             sums[name] = sums.get(name, 0) + tensor.double()
         about = {k: v for k, v in newest.facts.items() if k in ("step", PERPLEXITY, AVERAGED)}
@@ -115,7 +114,7 @@ def _mean(paths: Sequence[Path]) -> Trained:
     return newest._replace(facts={**facts, AVERAGED: averaged}, digest="")
 
 
-def _refuse_other(first_path: Path, first: Trained, path: Path, other: Trained) -> None:
+def _check_same_training(first_path: Path, first: Trained, path: Path, other: Trained) -> None:
     """Raise UserError (65) unless two models may be checkpoints of one training."""
     sides = [(model.source.to_json(), model.target.to_json()) for model in (first, other)]
     if changes := differences(freeze(first.settings), freeze(other.settings)):

@@ -1,6 +1,7 @@
 """A run's checkpoints: written whole, verified before use, the best and the newest kept.
 
-Truth is the highest step that passes verification; `best` is a hint that is put right at start.
+What counts is the newest checkpoint that passes verification; the file `best` is a hint, which is
+corrected at every start.
 """
 
 import errno
@@ -18,7 +19,7 @@ from nmt.errors import Exit, UserError
 from nmt.system import atomic, manifest
 from nmt.system.manifest import OtherFormatError, VerifiedDirectory
 from nmt.training.reports import warn_of_errors, write_hint
-from nmt.training.schedule import DataPlace
+from nmt.training.schedule import DataCursor
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
 RAW = "raw.safetensors"  # with trainer.ema: the weights that training goes on from
@@ -40,9 +41,9 @@ class Saved(NamedTuple):
         return int(self.state["step"])
 
     @property
-    def place(self) -> DataPlace:
+    def cursor(self) -> DataCursor:
         """Where the next update begins in the data."""
-        return DataPlace(*self.state["place"])
+        return DataCursor(*self.state["place"])
 
     @property
     def cost(self) -> list[float] | None:
@@ -76,7 +77,7 @@ class Checkpoints:
             try:
                 saved.append(verify_checkpoint(path))
             except OtherFormatError:
-                raise  # sound, and not ours to set aside
+                raise  # it is intact, and belongs to another version of nmt
             except UserError as error:
                 aside = path.with_name(f"{CORRUPT}{path.name}")
                 while os.path.lexists(aside):
@@ -90,7 +91,7 @@ class Checkpoints:
                 Exit.DATA,
             )
         self.costs = {s.path.name: s.cost for s in saved if s.cost is not None}
-        self._point()
+        self._update_pointer()
         return saved[-1] if saved else None
 
     @property
@@ -105,10 +106,10 @@ class Checkpoints:
             manifest.write(path, files)
         if cost is not None:
             self.costs[path.name] = cost
-        self._point()
+        self._update_pointer()
         self.rotate()
 
-    def _point(self) -> None:
+    def _update_pointer(self) -> None:
         if (best := self.best) is not None:
             write_hint(self.run / modeldir.BEST, f"{best[1]}\n".encode())
 

@@ -30,7 +30,7 @@ def prepare(settings: Settings, run: Path | None = None) -> Prepared:
     the run, has a checkpoint, parent and files of a segmenter may be gone. Raises UserError for
     text that cannot be used, and 65 or 66 for an unreadable parent or file.
     """
-    prepared = data.prepare(settings.data, settings.segmenter, _sides(settings, run))
+    prepared = data.prepare(settings.data, settings.segmenter, _read_sides(settings, run))
     names = settings.data.test_source, settings.data.test_target
     tests = [find_packed(Path(name or "")) for name in names]
     if not all(path.is_file() for path in tests):
@@ -48,7 +48,7 @@ def prepare(settings: Settings, run: Path | None = None) -> Prepared:
 
 def fingerprint(settings: Settings, run: Path | None = None) -> str:
     """Return a hash of all that determines the corpus."""
-    return data.fingerprint(settings.data, settings.segmenter, _sides(settings, run))
+    return data.fingerprint(settings.data, settings.segmenter, _read_sides(settings, run))
 
 
 def key(settings: Settings) -> bytes:
@@ -57,10 +57,10 @@ def key(settings: Settings) -> bytes:
     return manifest.dump([plain["data"], plain["segmenter"], plain["trainer"]["init_from"]])
 
 
-def _sides(settings: Settings, run: Path | None) -> Sides | None:
+def _read_sides(settings: Settings, run: Path | None) -> Sides | None:
     """Return segmenters and vocabularies of the parent, or of files; None: they are learned.
 
-    If those are gone, they are read from the checkpoint of the run.
+    If parent or files are gone, they are read from the checkpoint of the run.
     """
     parent, choice = settings.trainer.init_from, settings.segmenter
     saved = run if run is not None and modeldir.checkpoints(run / modeldir.CHECKPOINTS) else None

@@ -26,8 +26,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from nmt import modeldir
-from nmt.config.check import flatten
-from nmt.config.settings import Settings, freeze, is_path
+from nmt.config.check import flatten, keys_of
+from nmt.config.settings import GROUPS, Settings, freeze, is_path
 from nmt.errors import Exit, UserError
 from nmt.modeldir import CHECKPOINTS, CONFIG, read_config
 from nmt.system import atomic, manifest
@@ -36,19 +36,22 @@ from nmt.training.distributed import SINGLE, World
 from nmt.training.reports import LOG, write_hint
 from nmt.training.schedule import is_over, last_step, stops_early
 
-LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark, that no user's own files bear
-WITHOUT_EFFECT = (
-    *("trainer.device", "trainer.threads", "trainer.log_every", "trainer.tensorboard"),
-    *("trainer.keep_checkpoints", "trainer.keep_best", "trainer.max_hours", "trainer.callback"),
-    *("trainer.nonfinite_patience", "trainer.gradient_checkpointing", "trainer.deterministic"),
-    *("trainer.target", "data.workers"),
-)  # keys that change no result of a run
-MAY_DIFFER = (
-    *("trainer.max_epochs", "trainer.max_steps", "trainer.early_stopping", "decode"),
-    "trainer.compile",  # with a warning: see environment.warn_of_changes
+LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # names that a user gives to no file
+WITHOUT_EFFECT = [  # keys that change no result of a run
+    f"{group}.{name}"
+    for group, schema in GROUPS.items()
+    for name, declared in keys_of(schema).items()
+    if not declared.effect
+]
+MAY_DIFFER = {  # keys and groups that a resumed run may have otherwise; paths, too: `differences`
     *WITHOUT_EFFECT,
-)  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`
-LANGUAGES = ("decode.source_language", "decode.target_language")  # those that are trained
+    "decode",
+    "trainer.compile",  # with a warning: see reports.warn_of_changes
+    "trainer.early_stopping",
+    "trainer.max_epochs",
+    "trainer.max_steps",
+}
+LANGUAGES = ("decode.source_language", "decode.target_language")  # the model is trained on them
 LENGTH_RATIO = "decode.length_ratio"  # scores of translations depend on it
 START = "trainer.init_from"
 ELSEWHERE = "choose another directory: runs=DIR or, for a single run, name="
@@ -91,18 +94,17 @@ class Run:
 def open_run(path: Path, settings: Settings, world: World = SINGLE) -> Iterator[Run]:
     """Create or reopen a run directory, and lock it.
 
-    With several ranks, rank 0 does so, and the others see the same. Until there is a checkpoint,
-    any config may use it. Raises UserError: exit 2 if it was trained with another config, or
-    the config cannot be; 65 if none of its checkpoints is intact; 73 if it cannot be written, is in
-    use, or holds other things than a run.
+    Of several ranks, rank 0 does so for all. Until there is a checkpoint, any config may use it.
+    Raises UserError: exit 2 if it was trained with another config, or for an impossible one; 65 if
+    none of its checkpoints is intact; 73 if it cannot be written, is in use, or holds other files.
     """
     if (start := settings.trainer.init_from) is not None:
         parent = Path(start).resolve()  # a run, or one of its checkpoints
         if path.resolve() in (parent, parent.parent.parent):
             raise UserError(f"{START}={start}: is the directory of this run itself; {ELSEWHERE}")
-    world.device(settings.trainer.device)  # these two refuse what they cannot serve
-    world.check(settings.trainer)
     trainer = settings.trainer
+    world.device(trainer.device)  # refuses a device that is not there
+    world.check(trainer)
     checkpoints = Checkpoints(path, trainer.keep_checkpoints, trainer.keep_best)
     with nullcontext() if world.rank else hold_directory(path):
         if not world.rank and config_is_settled(path):
@@ -111,7 +113,7 @@ def open_run(path: Path, settings: Settings, world: World = SINGLE) -> Iterator[
                 raise UserError(f"{path / CONFIG}: another config: {changes}; {ELSEWHERE}")
         saved = world.broadcast(checkpoints.recover)
         yield Run(path, settings, world, checkpoints, saved)
-    world.barrier()  # where a rank is stopped, torchrun ends the others: not before all is written
+    world.barrier()  # torchrun ends all ranks when one ends: not before everything is written
 
 
 @contextmanager
@@ -125,7 +127,7 @@ def hold_directory(path: Path) -> Iterator[None]:
     try:
         new = [p for p in (path, *path.parents) if not p.exists()]
         path.mkdir(parents=True, exist_ok=True)
-        _refuse_other_things(path)
+        _refuse_other_files(path)
         lock = FileLock(path / LOCK)
         lock.acquire(timeout=0)
     except Timeout:
@@ -157,7 +159,7 @@ def config_is_settled(path: Path) -> bool:
     return bool(modeldir.checkpoints(directory)) or any(directory.glob(f"{CORRUPT}*"))
 
 
-def _refuse_other_things(path: Path) -> None:
+def _refuse_other_files(path: Path) -> None:
     """Raise UserError for a directory that holds other files and no run (73).
 
     If the directory of checkpoints is a file, or a link to a disk that is not mounted: 65.
@@ -188,7 +190,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         f"{key}: {_show(before, key)} -> {_show(after, key)}"
         for key in sorted(set(before) | set(after))
         if before.get(key, ...) != after.get(key, ...)
-        and (key in fixed or not {key, key.split(".")[0]} & {*MAY_DIFFER})
+        and (key in fixed or not {key, key.split(".")[0]} & MAY_DIFFER)
         and not (is_path(key) and (key != START or (before.get(key) and after.get(key))))
     ]
 
@@ -217,4 +219,4 @@ def progress(path: Path) -> tuple[int, int]:
 
 def _is_finished(saved: Saved, settings: Settings) -> bool:
     early = stops_early(saved.state["stalls"]["stalled"], settings.trainer)
-    return early or is_over(saved.step, saved.place, settings.trainer)
+    return early or is_over(saved.step, saved.cursor, settings.trainer)

@@ -11,14 +11,13 @@ import os
 import re
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from nmt.config.settings import Training
-from nmt.errors import Exit, UserError, exit_code, is_out_of_memory
+from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.system.resources import end_with_parent
 
 if TYPE_CHECKING:  # torch takes two seconds, and a single process needs none of it here
@@ -27,13 +26,12 @@ if TYPE_CHECKING:  # torch takes two seconds, and a single process needs none of
     from torch import Tensor, nn
 
 T = TypeVar("T")
-VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
+TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
 TIMEOUT = timedelta(minutes=10)  # of sums, as all ranks compute
 WAITING_TIMEOUT = timedelta(days=1)  # while rank 0 alone prepares a corpus or saves
-LOST = re.compile("gloo|nccl|connection", re.IGNORECASE)  # such errors have no class of their own
-FIRST = re.compile(r"\n|\. ")  # what ends the first sentence of an error
-FAILURES = "nmt/failures"  # key of the store: how many ranks have failed
-STORE_TIMEOUT = 5.0  # seconds that the store has to answer how many
+LOST_RANK = re.compile("gloo|nccl|connection", re.IGNORECASE)  # in messages of RuntimeErrors
+OTHER_FORMAT = "choose float32 (where the run has begun, with another name=)"
+SENTENCE_END = re.compile(r"\n|\. ")  # what ends the first sentence of an error
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +45,6 @@ class World:
     """
 
     dist: Any  # torch.distributed, which a single process does not import
-    store: "torch._C._distributed_c10d.Store"
     waiting: "dist.ProcessGroup"  # for barriers and broadcasts
 
     def __init__(self, rank: int = 0, size: int = 1, local_rank: int = 0) -> None:
@@ -70,6 +67,34 @@ class World:
         if self.size == 1 or device.type == "cpu":
             return device
         return pick(f"cuda:{self.local_rank}")
+
+    def number_format(self, options: Training, device: "torch.device") -> str:
+        """Return trainer.precision, or float32 where that is faster on one of the ranks.
+
+        `auto` is bfloat16 on a GPU that has units for it. Raises UserError (exit 2) for a format
+        that a GPU has no units for, and for TF32 on a CPU.
+        """
+        import torch
+
+        from nmt.system.device import device_name, has_low_precision
+        from nmt.system.machine import this_machine
+
+        precision, cuda = options.precision, device.type == "cuda"
+        if precision == "float32" or (precision == "auto" and not cuda):
+            return "float32"
+        if precision == "tf32" and not cuda:
+            raise UserError(f"trainer.precision=tf32: for GPUs only; on a CPU {OTHER_FORMAT}")
+        slow = not (has_low_precision(device) if cuda else this_machine().trains_in_bfloat16)
+        if not self.all_reduce(torch.tensor(int(slow)), "MAX"):  # all ranks add to the same sums
+            return "bfloat16" if precision == "auto" else precision
+        if cuda and precision != "auto":
+            name = device_name(device)
+            raise UserError(f"trainer.precision={precision}: {name} has no units; {OTHER_FORMAT}")
+        why = (
+            "this GPU has no units for bfloat16" if cuda else "not faster than float32 on this CPU"
+        )
+        log.warning("trainer.precision=%s: %s: float32 is used", precision, why)
+        return "float32"
 
     def shard(self, items: Iterable[T]) -> Iterator[T]:
         """Yield every size-th item, from this rank's first; all ranks have the same items."""
@@ -134,21 +159,8 @@ class World:
             return nullcontext()
         return cast(Any, objective).no_sync()
 
-    def is_first_to_fail(self) -> bool:
-        """Whether no rank has called this before, as far as can be known in some seconds."""
-        failures = list[int]()
-
-        def add() -> None:
-            with suppress(RuntimeError):  # the store is gone, and with it the rank that had it
-                failures.append(self.store.add(FAILURES, 1))
-
-        # on a thread: if the store's machine is lost, `add` waits for it without a timeout
-        adding = threading.Thread(target=add, daemon=True)
-        adding.start()
-        adding.join(STORE_TIMEOUT)
-        return failures in ([], [1])
-
     def connect(self) -> None:
+        """Join the other ranks, as the variables of torchrun say."""
         # torch would warn each rank that all parameters have a gradient, as `data_parallel` allows
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         import torch
@@ -157,17 +169,14 @@ class World:
         # its functions keep the group that is there when it is imported, as torch itself may do
         # later: the group's threads would then outlive it, and can abort the end of the process
         import torch.distributed.nn
-        from torch.distributed.rendezvous import rendezvous
 
         if sys.platform == "linux" and os.environ.get("LOCAL_WORLD_SIZE") == str(self.size):
             # one machine: open no port to the net
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         self.dist = dist
-        self.store, _, _ = next(rendezvous("env://", self.rank, self.size, timeout=TIMEOUT))
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if nccl else "gloo",
-            store=self.store,
             rank=self.rank,
             world_size=self.size,
             timeout=TIMEOUT,
@@ -178,25 +187,25 @@ class World:
 SINGLE = World()
 
 
-def explain_lost_rank(error: Exception) -> UserError | None:
+def explain_lost_rank(error: BaseException) -> UserError | None:
     """The UserError (74) where another rank fails or is killed; None for any other error."""
-    lost = isinstance(error, RuntimeError) and LOST.search(str(error))
+    lost = isinstance(error, RuntimeError) and LOST_RANK.search(str(error))
     if not lost or is_out_of_memory(error):
         return None
     reason = str(error).rpartition("Last error:")[2].strip()  # where NCCL says what it is
     return UserError(
         "another rank failed, was killed or does not answer; the same command resumes "
-        f"from the last checkpoint, if there is one ({FIRST.split(reason)[0]})",
+        f"from the last checkpoint, if there is one ({SENTENCE_END.split(reason)[0]})",
         Exit.IO,
     )
 
 
 @contextmanager
 def connect_ranks() -> Iterator[World]:
-    """Join the ranks of torchrun, if any, of which only the first that fails reports its error."""
+    """Join the ranks of torchrun, if any; each reports its own error, and rank 0 all else."""
     if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
         end_with_parent(signal.SIGTERM)  # torchrun may be killed: a rank would train on without it
-    numbers = [os.environ.get(name, "") for name in VARIABLES]
+    numbers = [os.environ.get(name, "") for name in TORCHRUN_VARIABLES]
     if not all(map(str.isdecimal, numbers)) or numbers[1] == "1":
         yield SINGLE
         return
@@ -208,11 +217,8 @@ def connect_ranks() -> Iterator[World]:
         yield world
     except BaseException as error:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from torchrun, before the error is reported
-        # the end of this process closes the group; to destroy it, NCCL would wait for the others
-        lost = explain_lost_rank(error) if isinstance(error, Exception) else None
-        if not world.is_first_to_fail():
-            raise SystemExit(int(exit_code(lost or error))) from None
-        if lost:
+        # the end of this process closes the group; to destroy it, NCCL would wait for other ranks
+        if lost := explain_lost_rank(error):
             raise lost from error
         raise
     world.dist.destroy_process_group()

@@ -13,9 +13,9 @@ from nmt.corpus.batches import Batch, Batches
 from nmt.system import device as devices
 from nmt.text.vocab import EOS, PAD
 from nmt.training.distributed import World
-from nmt.training.schedule import DataPlace, is_over
+from nmt.training.schedule import DataCursor, is_over
 
-AHEAD = 4  # updates whose text workers segment meanwhile
+AHEAD = 4  # updates whose text workers segment in advance
 
 
 class DeviceBatch(NamedTuple):
@@ -26,14 +26,13 @@ class DeviceBatch(NamedTuple):
     columns: dict[str, Tensor]  # [batch, source | 1] each
     labels: Tensor  # [tokens] ids to predict: target pieces and one EOS per row, no padding
     indices: Tensor  # [tokens] of the labels among [batch x target]
-    pairs: Sequence[int] = ()  # see `nmt.corpus.batches.Batch`
-    counted: bool = True  # false: another rank's, gone through for the sum of gradients alone
+    counted: bool = True  # false: another rank's, since every rank must take part in sums
     position: Sequence[int] = ()  # number of the batch in its update, and of the part of that
 
     @property
-    def counts(self) -> list[int]:
-        """Tokens that it predicts, and its pairs of each corpus, where they are counted."""
-        return [n * self.counted for n in (len(self.labels), *self.pairs)]
+    def tokens(self) -> int:
+        """How many tokens it predicts, if it is counted."""
+        return len(self.labels) * self.counted
 
 
 def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
@@ -51,7 +50,6 @@ def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
         columns={name: moved(values) for name, values in batch.columns.items()},
         labels=moved(labels[indices]),
         indices=moved(indices),
-        pairs=batch.pairs,
     )
 
 
@@ -72,7 +70,7 @@ def halve(batch: Batch) -> list[Batch]:
 class Feed:
     """The batches of a training, update by update, and which updates a checkpoint follows.
 
-    The last update of an epoch may have fewer batches than the others.
+    The last update of an epoch may have fewer batches than the rest.
     """
 
     def __init__(
@@ -83,51 +81,51 @@ class Feed:
     def updates(self, epoch: int) -> int:
         return math.ceil(self.batches.size(epoch) / self.options.accumulate)
 
-    def batch_numbers(self, place: DataPlace) -> range:
-        """Return the numbers, within their epoch, of the batches of the update at `place`."""
-        end = min(place.batch + self.options.accumulate, self.batches.size(place.epoch))
-        return range(place.batch, end)
+    def batch_numbers(self, cursor: DataCursor) -> range:
+        """Return the numbers, within their epoch, of the batches of the update at `cursor`."""
+        end = min(cursor.batch + self.options.accumulate, self.batches.size(cursor.epoch))
+        return range(cursor.batch, end)
 
-    def after(self, place: DataPlace) -> DataPlace:
-        """Return where the next update begins, if this one begins at `place`."""
-        end = self.batch_numbers(place).stop
-        is_last = end == self.batches.size(place.epoch)
-        return DataPlace(place.epoch + 1) if is_last else DataPlace(place.epoch, end)
+    def after(self, cursor: DataCursor) -> DataCursor:
+        """Return where the next update begins, if this one begins at `cursor`."""
+        end = self.batch_numbers(cursor).stop
+        is_last = end == self.batches.size(cursor.epoch)
+        return DataCursor(cursor.epoch + 1) if is_last else DataCursor(cursor.epoch, end)
 
-    def is_due(self, place: DataPlace, step: int) -> bool:
+    def is_due(self, cursor: DataCursor, step: int) -> bool:
         """Whether a checkpoint follows update `step`: evenly spaced, always at an epoch's end."""
         if every := self.options.checkpoint_every:
             return step % every == 0
-        done, updates = place.batch // self.options.accumulate, self.updates(place.epoch)
+        done, updates = cursor.batch // self.options.accumulate, self.updates(cursor.epoch)
         number = min(self.options.checkpoints_per_epoch, updates)
         return (done + 1) * number // updates > done * number // updates
 
-    def host_batches(self, place: DataPlace) -> list[Batch]:
+    def host_batches(self, cursor: DataCursor) -> list[Batch]:
         """Make the batches of an update, of all ranks."""
         return [
             part
-            for number in self.batch_numbers(place)
-            for part in self.batches.batch(place.epoch, number)
+            for number in self.batch_numbers(cursor)
+            for part in self.batches.batch(cursor.epoch, number)
         ]
 
-    def device_batches(self, place: DataPlace, step: int) -> list[DeviceBatch]:
+    def device_batches(self, cursor: DataCursor, step: int) -> list[DeviceBatch]:
         """Make this rank's batches of an update, on the device; `step`: updates made so far.
 
         The last update of an epoch may have fewer batches than there are ranks. A rank without one
         computes the first, uncounted, since every rank must take part in the sum of gradients.
         """
-        all_numbers = self.batch_numbers(place)
+        all_numbers = self.batch_numbers(cursor)
         numbers = list(self.world.shard(all_numbers))
         batches = [
             to_device(part, self.device)._replace(
-                counted=bool(numbers), position=(number - place.batch, n)
+                counted=bool(numbers), position=(number - cursor.batch, n)
             )
             for number in numbers or all_numbers[:1]
-            for n, part in enumerate(self.batches.batch(place.epoch, number))
+            for n, part in enumerate(self.batches.batch(cursor.epoch, number))
         ]
         for later in range(step + 1, step + 1 + AHEAD):  # have workers segment the text of these
-            place = self.after(place)
-            if not self.batches.workers.count or is_over(later, place, self.options):
+            cursor = self.after(cursor)
+            if not self.batches.workers.count or is_over(later, cursor, self.options):
                 break
-            self.batches.begin(place.epoch, self.world.shard(self.batch_numbers(place)))
+            self.batches.begin(cursor.epoch, self.world.shard(self.batch_numbers(cursor)))
         return batches

@@ -1,7 +1,5 @@
 """Label-smoothed cross-entropy of a batch, and its compiled passes."""
 
-import os
-import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -10,17 +8,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
-from nmt.config.settings import Training
-from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.system.products import add_gradient, product, product_format
 from nmt.training.feed import DeviceBatch
 
 # Numbers at once: as many as some caches hold, or half a gigabyte. On CPUs a quarter and four times
 # as many cost the same within 15 % (AMD's Zen 5, with all it has, AVX2 alone, and without AVX).
-LOGITS = {"cpu": 2**22, "cuda": 2**27}
-FEWEST = 256  # tokens at once, however large the vocabulary: below, the products are slow
-STEP = 64  # products have a multiple of so many: for each new shape, a CPU first compiles code
+LOGITS_AT_ONCE = {"cpu": 2**22, "cuda": 2**27}
+LEAST_TOKENS = 256  # tokens at once, however large the vocabulary: below, the products are slow
+MULTIPLE = 64  # of rows of a product: for each new shape, a CPU first compiles code
 
 Gradients = tuple[Tensor, Tensor, Tensor]  # of states, weight and bias
 
@@ -86,15 +82,15 @@ def compute(
     if needed:
         gradients = torch.empty_like(states), torch.zeros_like(weight), torch.zeros_like(bias)
     nll = states.new_empty(len(states), dtype=torch.float32)
-    numbers = LOGITS.get(states.device.type, LOGITS["cpu"])
-    size = max(FEWEST, numbers // len(weight)) // STEP * STEP
+    numbers = LOGITS_AT_ONCE.get(states.device.type, LOGITS_AT_ONCE["cpu"])
+    size = max(LEAST_TOKENS, numbers // len(weight)) // MULTIPLE * MULTIPLE
     ones = states.new_ones(min(size, len(states)), dtype=torch.float32)
     loss = states.new_zeros((), dtype=torch.float32)
     for start in range(0, len(states), size):
         some = slice(start, start + size)
         h, label = states[some].to(low), labels[some, None]
         n = len(h)
-        h = F.pad(h, (0, 0, 0, -n % STEP)) if n % STEP else h
+        h = F.pad(h, (0, 0, 0, -n % MULTIPLE)) if n % MULTIPLE else h
         logits = product(h, w)
         p = logits[:n].to(torch.float32)
         p += bias
@@ -169,22 +165,6 @@ class Objective(nn.Module):
         return loss / tokens, sums
 
 
-def should_compile(options: Training, device: torch.device) -> bool:
-    """Whether passes are compiled; auto: on a GPU for which torch has Triton and a C compiler.
-
-    On CPUs a compiled step was measured to take longer. Raises UserError where layers are computed
-    twice, which breaks the compiler's graphs.
-    """
-    twice = options.gradient_checkpointing
-    if options.compile == "auto":
-        return device.type == "cuda" and not twice and has_triton()
-    if options.compile and twice:
-        raise UserError(
-            "trainer.compile=true: not with trainer.gradient_checkpointing=true; choose one of them"
-        )
-    return bool(options.compile)
-
-
 def compile_pass(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return the function as torch compiles it at its first call, once for all shapes.
 
@@ -196,11 +176,3 @@ def compile_pass(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     torch._dynamo.config.optimize_ddp = False
     return torch.compile(function, dynamic=True)
-
-
-def has_triton() -> bool:
-    """Whether torch finds a Triton for the GPU, and that the C compiler that it calls."""
-    from torch.utils import _triton
-
-    compilers = (os.environ.get("CC"), shutil.which("gcc"), shutil.which("clang"))
-    return bool(_triton.has_triton()) and any(compilers)

@@ -1,4 +1,4 @@
-"""What a run reports: metrics.jsonl, train.log, log lines, a bar on a terminal, TensorBoard.
+"""What a run reports: metrics.jsonl, train.log, log lines, a bar, TensorBoard; its environment.
 
 How far a run has come follows from its checkpoints and config.json. A report that cannot be written
 is a warning, and training continues.
@@ -9,25 +9,29 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
+import nmt
 from nmt.config.settings import Training
-from nmt.corpus.pairs import Corpora
-from nmt.errors import PLUGIN_ERRORS, UserError, visible, where_raised
+from nmt.errors import PLUGIN_ERRORS, UserError, where_raised
+from nmt.model.transformer import Transformer
 from nmt.system import atomic
+from nmt.system.device import device_name
+from nmt.system.machine import this_machine
 
 METRICS, LOG, BOARD = "metrics.jsonl", "train.log", "tb"  # in a run directory
 GIGA = 1e9  # bytes in a GB
-FEW = 5  # updates that tell about how long the others will take
-LONGEST = 300  # characters of the error of a callback that cannot be imported
-WARNED: set[Path] = set()  # files that this process has warned of
+ESTIMATE_AFTER = 5  # updates, by which the duration of a run is estimated
+WARNED: set[Path] = set()  # files about which this process has warned
 
 Line = dict[str, Any]
 
@@ -115,38 +119,30 @@ def log_file(path: Path) -> Iterator[None]:
                 handler.close()
 
 
+@dataclass
 class Meter:
-    """Sums over the updates since the last report; pairs of corpora since the first update."""
+    """Sums over the updates since the last report."""
 
-    def __init__(self, corpora: Corpora | None = None) -> None:
-        self.names = corpora.names if corpora else []
-        self.pairs = [0 for _ in self.names]
-        self.reset()
+    loss: float = 0.0  # smoothed, over tokens
+    nll: float = 0.0
+    tokens: int = 0
+    seconds: float = 0.0
+    norm: float = 0.0  # of the last gradient
 
-    def reset(self) -> None:
-        self.loss = self.nll = self.seconds = self.norm = 0.0
-        self.tokens = 0
-
-    def add(
-        self, loss: float, nll: float, counts: Sequence[int], norm: float, seconds: float
-    ) -> None:
-        """Add an update: sums over tokens, their count, pairs of each corpus, norm, duration."""
-        tokens, *pairs = counts
-        self.pairs = [before + n for before, n in zip(self.pairs, pairs, strict=True)]
+    def add(self, loss: float, nll: float, tokens: int, norm: float, seconds: float) -> None:
         self.loss += loss
         self.nll += nll
         self.tokens += tokens
-        self.seconds += seconds
         self.norm = norm
+        self.seconds += seconds
 
     def report(self) -> dict[str, float]:
-        """Return means per token, the speed, the last gradient norm, and pairs of corpora."""
+        """Return means per token, the speed, and the last gradient norm."""
         return {
             "loss": self.loss / self.tokens,
             "perplexity": math.exp(min(self.nll / self.tokens, 700)),
             "tokens_per_second": self.tokens / self.seconds if self.seconds else 0.0,
             "grad_norm": self.norm,
-            **{f"pairs_{name}": n for name, n in zip(self.names, self.pairs, strict=True)},
         }
 
 
@@ -158,10 +154,10 @@ class MetricsLog(ExitStack):
     ) -> None:
         super().__init__()
         self.run, self.options, self.silent = run, options, silent
-        self.first, self.began = step, time.monotonic()
-        self.shown: dict[str, str] = {}  # behind the bar, by kind of line
+        self.first_step, self.began = step, time.monotonic()
+        self.bar_texts: dict[str, str] = {}  # behind the bar, by kind of line
         self.board: Any = None
-        self.tell: Callable[[Line, Path], None] | None = None  # trainer.callback
+        self.on_line: Callable[[Line, Path], None] | None = None  # trainer.callback
         self.bar = self.enter_context(
             tqdm(
                 total=last, initial=step, unit="update", leave=False,
@@ -174,18 +170,31 @@ class MetricsLog(ExitStack):
             return
         cut_back(run / METRICS, step)
         if options.tensorboard:
-            self.board = self.enter_context(open_tensorboard(run / BOARD, step))
+            self.open_board(step)
         if options.callback is not None:
-            self.tell = import_callback(options.callback)
+            self.on_line = import_callback(options.callback)
+
+    def open_board(self, step: int) -> None:
+        """Open files of TensorBoard, if it is installed, and let the context close them."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            log.info(
+                "TensorBoard is not installed (pip install tensorboard); %s has it all", METRICS
+            )
+            return
+        with warn_of_errors(self.run / BOARD):
+            self.board = SummaryWriter(str(self.run / BOARD), purge_step=step + 1)
+            self.callback(warn_of_errors(self.run / BOARD)(self.board.close))
 
     def advance(self, step: int) -> None:
         self.bar.update()
-        if self.bar.disable and step - self.first == FEW:
-            log.info("about %s for the other %d updates", self.left(step), self.bar.total - step)
+        if self.bar.disable and step - self.first_step == ESTIMATE_AFTER:
+            log.info("about %s for %d more updates", self.time_left(step), self.bar.total - step)
 
-    def left(self, step: int) -> str:
+    def time_left(self, step: int) -> str:
         """About how long the updates after this one will take, checkpoints included: h:mm:ss."""
-        seconds = (time.monotonic() - self.began) / (step - self.first)
+        seconds = (time.monotonic() - self.began) / (step - self.first_step)
         return str(tqdm.format_interval(seconds * (self.bar.total - step)))
 
     def report(self, kind: str, line: Line) -> None:
@@ -195,12 +204,12 @@ class MetricsLog(ExitStack):
             self.write(line)
         text, level = describe(line), logging.WARNING
         if kind in ("train", "dev"):
-            level, self.shown[kind] = logging.INFO, text
-            self.bar.set_postfix_str(", ".join(self.shown.values()))
+            level, self.bar_texts[kind] = logging.INFO, text
+            self.bar.set_postfix_str(", ".join(self.bar_texts.values()))
         if kind == "train":
             if not self.bar.disable:
                 return
-            text = f"{text}, {self.left(line['step'])} left"
+            text = f"{text}, {self.time_left(line['step'])} left"
         log.log(level, f"step {line['step']}/{self.bar.total}, epoch {line['epoch']}: {text}")
 
     def write(self, line: Line) -> None:
@@ -211,12 +220,12 @@ class MetricsLog(ExitStack):
             for key, value in line.items() if self.board else ():
                 if key not in ("kind", "step", "lines") and isinstance(value, (int, float)):
                     self.board.add_scalar(f"{line['kind']}/{key}", value, line["step"])
-        if self.tell is None:
+        if self.on_line is None:
             return
         try:
-            self.tell(dict(line), self.run)
+            self.on_line(dict(line), self.run)
         except PLUGIN_ERRORS as error:
-            self.tell = None
+            self.on_line = None
             why = f"{where_raised(error)}; it is not called again"
             log.warning("trainer.callback=%s: %s", self.options.callback, why)
 
@@ -237,44 +246,74 @@ def describe(line: Line) -> str:
         return ", ".join(f"dev {name} {line[name]:.4g}" for name in named)
     if kind == "split":
         return (
-            f"out of memory; its batches are halved ({line['splits']} such updates so far; a lower "
-            "trainer.batch_tokens with a higher trainer.accumulate is faster)"
+            "out of memory; its batches are halved (a lower trainer.batch_tokens with a higher "
+            "trainer.accumulate is faster)"
         )
-    shown, more = ", ".join(map(str, line["lines"][:10])), len(line["lines"]) - 10
-    shown += f" and {more} more" if more > 0 else ""
-    return f"loss or gradient is not finite; update skipped (lr {line['lr']:.3g}, lines {shown})"
+    lines, more = ", ".join(map(str, line["lines"][:10])), len(line["lines"]) - 10
+    lines += f" and {more} more" if more > 0 else ""
+    return f"loss or gradient is not finite; update skipped (lr {line['lr']:.3g}, lines {lines})"
+
+
+def describe_environment(
+    device: torch.device, number_format: str, options: Training, workers: int
+) -> dict[str, str]:
+    """Return versions, device, threads, ranks and number format, for checkpoints."""
+    described = {
+        "nmt": nmt.__version__,
+        "torch": torch.__version__,
+        "device": device_name(device),
+        "threads": str(torch.get_num_threads()),
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "format": number_format,
+        "processor": this_machine().processor,
+        "compiled": "yes" if options.compile else "no",
+        "workers": str(workers),
+    }
+    if device.type == "cuda":
+        described |= {
+            "cuda": str(torch.version.cuda),
+            "cudnn": str(torch.backends.cudnn.version()),
+            "deterministic": "yes" if options.deterministic else "no",
+        }
+    return described
+
+
+def warn_of_changes(saved: dict[str, str], current: dict[str, str]) -> None:
+    """Warn that a resumed run will differ in its last digits from an uninterrupted one."""
+    changes = [
+        f"{key} {saved.get(key, '?')} -> {value}"
+        for key, value in current.items()
+        if saved.get(key) != value
+    ]
+    if current.get("deterministic") == "no":
+        changes.append("sums on a GPU have no fixed order without trainer.deterministic=true")
+    if changes:
+        log.warning("not bit-identical to a run without a stop: %s", ", ".join(changes))
+
+
+def announce(
+    run: Path, model: Transformer, described: dict[str, str], last: int, updates: int, pairs: int
+) -> None:
+    """Log the size of the model, the device, the number of pairs and of updates."""
+    size = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    threads = "" if "cuda" in described else f", threads: {described['threads']}"
+    ranks = "" if described["workers"] == "1" else f", ranks: {described['workers']}"
+    log.info(
+        f"{run}: training {size:,} parameters in {described['format']} on {described['device']}"
+        f"{threads}{ranks}; {last:,} updates, {updates:,} to an epoch of {pairs:,} pairs"
+    )
+    log.info("processor: %s", described["processor"])
 
 
 def import_callback(callback: str) -> Callable[[Line, Path], None]:
     """Import the function of trainer.callback; UserError if that fails."""
     try:
         function = EntryPoint("callback", callback, "nmt").load()
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(
-            f"trainer.callback={callback}: {visible(error, LONGEST)}; give package:function of "
-            "what Python can import here (see PYTHONPATH)"
-        ) from None
     except PLUGIN_ERRORS as error:  # of any kind: the module runs
-        raise UserError(f"trainer.callback={callback}: {where_raised(error)}") from None
+        raise UserError(
+            f"trainer.callback={callback}: {where_raised(error)}; give package:function of what "
+            "Python can import here (see PYTHONPATH)"
+        ) from None
     if not callable(function):
         raise UserError(f"trainer.callback={callback}: not a function")
     return function
-
-
-@contextmanager
-def open_tensorboard(path: Path, step: int) -> Iterator[Any]:
-    """Yield a SummaryWriter, or None where TensorBoard is not installed or the disk fails."""
-    board: Any = None
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-
-        with warn_of_errors(path):
-            board = SummaryWriter(str(path), purge_step=step + 1)
-    except ImportError:
-        log.info("TensorBoard is not installed (pip install tensorboard); %s has it all", METRICS)
-    try:
-        yield board
-    finally:
-        with warn_of_errors(path):
-            if board:
-                board.close()

@@ -1,7 +1,6 @@
 """One training run, from settings to a directory with a trained model."""
 
 import logging
-import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
@@ -13,7 +12,7 @@ import torch
 
 from nmt import modeldir
 from nmt.checks import preflight
-from nmt.config.settings import Settings, freeze
+from nmt.config.settings import Settings
 from nmt.corpus.prepare import Prepared, load
 from nmt.corpus.report import log_counts
 from nmt.errors import Exit, UserError, is_out_of_memory
@@ -21,7 +20,7 @@ from nmt.modeldir import Trained
 from nmt.system.device import deterministic_algorithms, nondeterministic
 from nmt.training import corpus, start, validation
 from nmt.training.checkpoint import FULL
-from nmt.training.directory import ELSEWHERE, Run, differences, open_run
+from nmt.training.directory import ELSEWHERE, Run, open_run
 from nmt.training.distributed import SINGLE, World, explain_lost_rank
 from nmt.training.reports import LOG, import_callback, log_file
 from nmt.training.schedule import is_over
@@ -82,7 +81,7 @@ def train(
         threads = torch.get_num_threads()
         try:
             outcome = fit(prepared, run, refuse_target)
-        finally:  # a caller's own
+        finally:  # as the caller had set it
             torch.set_num_threads(threads)
     if outcome.code != Exit.OK:
         raise UserError(str(outcome), outcome.code)
@@ -131,24 +130,21 @@ def refuse_other_data(run: Run, fingerprint: str) -> None:
         )
     if (path := run.settings.trainer.init_from) is None:
         return
-    origin = run.saved.state["origin"]
     try:
-        if modeldir.weights_sha256(path) == origin["weights_sha256"]:
+        if modeldir.weights_sha256(path) == run.saved.state["parent_sha256"]:
             return
-        same_run = (Path(path) / modeldir.CHECKPOINTS).is_dir() and (
-            origin["fingerprint"] == modeldir.read_facts(path).get("fingerprint")
-            and not differences(origin["config"], freeze(modeldir.read_settings(path)))
-        )
     except UserError:
-        log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", path)
+        log.warning("trainer.init_from=%s: cannot be read any more; it is not needed", path)
         return
-    if not same_run:
-        raise UserError(
-            f"{run.saved.path}: started from other weights than those of "
-            f"trainer.init_from={path} now; restore them, or {ELSEWHERE}",
-            Exit.DATA,
-        )
-    log.warning("trainer.init_from=%s: its best model is another than at the start", path)
+    name_at_start = modeldir.read_settings(run.saved.path).trainer.init_from
+    if Path(path).name == name_at_start and (Path(path) / modeldir.CHECKPOINTS).is_dir():
+        log.warning("trainer.init_from=%s: its best model is another than at the start", path)
+        return
+    raise UserError(
+        f"{run.saved.path}: started from other weights than those of "
+        f"trainer.init_from={path} now; restore them, or {ELSEWHERE}",
+        Exit.DATA,
+    )
 
 
 def fit(prepared: Prepared, run: Run, refuse_target: RefuseTarget | None = None) -> Outcome:
@@ -157,7 +153,6 @@ def fit(prepared: Prepared, run: Run, refuse_target: RefuseTarget | None = None)
     Raises UserError: exit 70 if training diverged, 71 if memory is short, 74 if the disk fails; the
     last checkpoint stays intact.
     """
-    trainer = None
     deterministic = run.settings.trainer.deterministic
     records = nullcontext() if run.world.rank else log_file(run.path / LOG)
     with records, deterministic_algorithms(deterministic):
@@ -176,7 +171,7 @@ def fit(prepared: Prepared, run: Run, refuse_target: RefuseTarget | None = None)
                 run.write_config()
                 code = Exit(trainer.fit())
         except (OSError, RuntimeError, MemoryError) as error:
-            if (explained := explain(error, run, trainer)) is None:
+            if (explained := explain(error, run)) is None:
                 raise
             raise explained from error
     return outcome_of(run, trainer, code)
@@ -187,11 +182,11 @@ def outcome_of(run: Run, trainer: Trainer | None = None, code: Exit = Exit.OK) -
     options, best, state = run.settings.trainer, run.checkpoints.best, trainer or run.saved
     assert state is not None
     score = None if best is None else abs(best[0][0])  # the cost of a BLEU is its negative
-    early = code == Exit.OK and not is_over(state.step, state.place, options)
+    early = code == Exit.OK and not is_over(state.step, state.cursor, options)
     return Outcome(state.step, score, options.dev_metric, trainer is None, code, early)
 
 
-def explain(error: Exception, run: Run, trainer: Trainer | None) -> UserError | None:
+def explain(error: Exception, run: Run) -> UserError | None:
     """Turn an error of disk, memory, ranks or determinism into a UserError; None: another."""
     if isinstance(error, OSError):
         kept = "the last checkpoint is intact, resume with the same command"
@@ -206,19 +201,9 @@ def explain(error: Exception, run: Run, trainer: Trainer | None) -> UserError | 
         )
     if not is_out_of_memory(error):
         return explain_lost_rank(error) if run.world.size > 1 else None
-    if trainer is None:
-        advice = "choose a smaller model, such as model=small"
-        return UserError(f"out of memory before the first batch; {advice}", Exit.NO_MEMORY)
-    # a run with a checkpoint may change only trainer.gradient_checkpointing
     advice = "lower trainer.batch_tokens and raise trainer.accumulate, or choose a smaller model"
-    advice += ", with another name=" if run.has_checkpoint else ""
-    if not trainer.options.gradient_checkpointing:
-        again = "resume" if run.has_checkpoint else "start"
-        advice = f"{again} with trainer.gradient_checkpointing=true; or {advice}"
-    batches = trainer.feed.host_batches(trainer.updated)
-    pairs, pieces = max(
-        ((len(b.source), max(b.source.shape[1], b.target.shape[1] - 1)) for b in batches),
-        key=math.prod,
-    )
-    message = f"out of memory at a batch of {pairs} pairs of up to {pieces} pieces; {advice}"
-    return UserError(message, Exit.NO_MEMORY)
+    if run.has_checkpoint:  # such a run may change only trainer.gradient_checkpointing
+        advice += ", with another name="
+    if not run.settings.trainer.gradient_checkpointing:
+        advice = f"set trainer.gradient_checkpointing=true; or {advice}"
+    return UserError(f"out of memory; {advice}", Exit.NO_MEMORY)

@@ -69,17 +69,17 @@ def make_schedule(optim: Optim) -> PlateauDecay | InverseSqrtDecay:
     )
 
 
-class DataPlace(NamedTuple):
+class DataCursor(NamedTuple):
     """Where the next update begins; both count from 0."""
 
     epoch: int = 0
     batch: int = 0
 
 
-def is_over(step: int, place: DataPlace, trainer: Training) -> bool:
-    """Whether training ends after `step` updates, if the next one would be at `place`."""
+def is_over(step: int, cursor: DataCursor, trainer: Training) -> bool:
+    """Whether training ends after `step` updates, if the next one would be at `cursor`."""
     steps, epochs = trainer.max_steps, trainer.max_epochs
-    return (steps is not None and step >= steps) or (epochs is not None and place.epoch >= epochs)
+    return (steps is not None and step >= steps) or (epochs is not None and cursor.epoch >= epochs)
 
 
 def stops_early(stalled: int, trainer: Training) -> bool:

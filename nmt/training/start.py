@@ -1,55 +1,52 @@
-"""Start a model with one encoding from a trained model with another.
+"""Start a model from a trained one, which may have another encoding (trainer.init_from).
 
-What both have is copied; an encoding that only the new model has is set to change nothing, where
-it can be (`Encoding.zero_initialise`), so that training goes on from exactly the parent's function.
+Tensors that both have are copied; an encoding that only the new model has is set to change nothing,
+where it can be (`Encoding.zero_initialise`), so that training goes on from exactly the parent's
+function.
 """
 
 import json
 import logging
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from nmt import build, modeldir
+from nmt import modeldir
 from nmt.checks import example
-from nmt.config.settings import Settings, freeze
+from nmt.config.settings import Settings
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.text.languages import language_id
 
 SIZE = ("dim", "feedforward_dim", "heads")  # keys of the model that a child shares with its parent
-NAMED = 6  # tensors of each kind that the log names
+LISTED = 6  # tensors of each kind that the log names
+SAME = 1e-5  # difference of logits up to which two models compute the same
 
 log = logging.getLogger(__name__)
 
 
-@dataclass
-class Graft:
-    """What happened to each tensor; names consist of site, entry and parameter."""
+class Graft(NamedTuple):
+    """What became of each tensor; names consist of site, entry and parameter."""
 
-    loaded: list[str] = field(default_factory=list)
-    new: list[str] = field(default_factory=list)  # drawn at random
-    zero_initialised: list[str] = field(default_factory=list)  # new, and change nothing yet
-    dropped: list[str] = field(default_factory=list)  # of the parent
-    difference: float = 0.0  # largest difference of the logits on made-up sentences
-    effects: list[str] = field(default_factory=list)  # of each entry that came or went, alone
-    origin: dict[str, Any] = field(default_factory=dict)
-    """Of the parent, for state.json: SHA-256 of its weights, and config and corpus of its run."""
+    loaded: list[str]
+    zero_initialised: list[str]  # new, and change nothing yet
+    new: list[str]  # drawn at random
+    dropped: list[str]  # of the parent
+    difference: float  # largest difference of the logits at step 0, on made-up sentences
+    parent_sha256: str  # of the parent's weights
 
     def __str__(self) -> str:
         parts = [f"{len(self.loaded)} tensors loaded"]
         for kind in ("zero_initialised", "new", "dropped"):
             if names := getattr(self, kind):
-                more = f" and {len(names) - NAMED} more" if names[NAMED:] else ""
-                parts.append(f"{kind.replace('_', '-')}: {', '.join(names[:NAMED])}{more}")
-        is_equal = self.difference < 1e-5
-        start = "step 0 computes as the parent" if is_equal else "the change must be learned first"
-        parts.append(f"{start} (largest difference at step 0: {self.difference:.2g})")
-        return "; ".join([*parts, *self.effects])
+                more = f" and {len(names) - LISTED} more" if names[LISTED:] else ""
+                parts.append(f"{kind.replace('_', '-')}: {', '.join(names[:LISTED])}{more}")
+        is_same = self.difference < SAME
+        start = "step 0 computes as the parent" if is_same else "the change must be learned first"
+        return "; ".join([*parts, f"{start} (largest difference at step 0: {self.difference:.2g})"])
 
 
 def check(settings: Settings, path: str | Path) -> None:
@@ -66,30 +63,46 @@ def check(settings: Settings, path: str | Path) -> None:
         language_id(side.vocabulary, getattr(settings.decode, key), f"decode.{key}")
 
 
+@torch.no_grad()
 def graft(model: Transformer, settings: Settings, path: str | Path) -> Graft:
     """Copy to a new model the tensors that it shares with the trained model at `path`.
 
-    `check` must have accepted that model. Both have one vocabulary: `corpus.prepare` takes the
-    parent's.
+    Tensors of entries that the parent lacks, or has with other options, are not copied. `check`
+    must have accepted the parent. Both have one vocabulary: `corpus.prepare` takes the parent's.
     """
     parent, sha256 = modeldir.reading(  # one checkpoint, also where its training goes on
         Path(path), lambda model: (modeldir.load(model), modeldir.weights_sha256(model))
     )
-    after, before = _entries(model, settings), _entries(parent.model, parent.settings)
-    added = [e for key, e in after.items() if key not in before]
-    removed = [e for key, e in before.items() if key not in after]
-    report = _copy(model, parent.model, added)
-    report.difference = difference(model, parent.model)
-    for change, entries, whole in (("taken away", removed, parent.model), ("added", added, model)):
-        for name in sorted({e.name for e in entries}):
-            report.effects.append(f"{name} {change}: {_effect(whole, name)}")
-    report.origin = {
-        "weights_sha256": sha256,
-        "config": freeze(parent.settings),
-        "fingerprint": parent.facts.get("fingerprint"),
-    }
+    parent_entries = _entries(parent.model, parent.settings)
+    added = [e for key, e in _entries(model, settings).items() if key not in parent_entries]
+    unchanging = {e for e in added if e.zero_initialise()}
+    parent_tensors = _named_tensors(parent.model)
+    tied = parent.model.state_dict(keep_vars=True)  # has each under all its names
+    loaded, zero_initialised, new = list[str](), list[str](), list[str]()
+    for name, (tensor, entry) in _named_tensors(model).items():
+        old = parent_tensors[name][0] if name in parent_tensors else tied.get(name)
+        if old is not None and old.shape == tensor.shape and entry not in added:
+            tensor.copy_(old)
+            loaded.append(name)
+        else:
+            (zero_initialised if entry in unchanging else new).append(name)
+    dropped = sorted({*parent_tensors}.difference(loaded))
+    report = Graft(loaded, zero_initialised, new, dropped, difference(model, parent.model), sha256)
     log.info("started from %s: %s", path, report)
+    log.info("%s", describe_rate(settings, parent.settings))
     return report
+
+
+def describe_rate(settings: Settings, parent: Settings) -> str:
+    """Say which learning rate a child starts with, and how it compares with its parent's."""
+    if parent.segmenter.kind == "imported":
+        trained = "the model does not say at which rate it was trained (those of OPUS-MT: 0.0003)"
+    elif parent.trainer.init_from is not None:
+        trained = f"its parent, continued from another model, was trained at {parent.optim.lr:g}"
+    else:
+        trained = f"its parent was trained at {parent.optim.lr:g}"
+    advice = "half of that suits a kept encoding, all of it a new one"
+    return f"optim.lr={settings.optim.lr:g}, as this run's options say; {trained}; {advice}"
 
 
 def _entries(model: Transformer, settings: Settings) -> dict[tuple[str, str, str], Encoding]:
@@ -101,24 +114,7 @@ def _entries(model: Transformer, settings: Settings) -> dict[tuple[str, str, str
     }
 
 
-@torch.no_grad()
-def _copy(model: Transformer, parent: Transformer, added: list[Encoding]) -> Graft:
-    """Copy tensors of equal name and shape, except those of added entries."""
-    report, named = Graft(), _named(parent)
-    tied = parent.state_dict(keep_vars=True)  # has each under all its names
-    unchanging = {e for e in added if e.zero_initialise()}
-    for name, (tensor, entry) in _named(model).items():
-        old = named[name][0] if name in named else tied.get(name)
-        if old is not None and old.shape == tensor.shape and entry not in added:
-            tensor.copy_(old)
-            report.loaded.append(name)
-        else:
-            (report.zero_initialised if entry in unchanging else report.new).append(name)
-    report.dropped = sorted(set(named) - set(report.loaded))
-    return report
-
-
-def _named(model: Transformer) -> dict[str, tuple[Tensor, Encoding | None]]:
+def _named_tensors(model: Transformer) -> dict[str, tuple[Tensor, Encoding | None]]:
     """Return saved tensors and the entries that own them, by names without the entries' order.
 
     Random numbers that are drawn once and not trained, such as FoPE's, are among them.
@@ -148,15 +144,3 @@ def difference(*models: Transformer) -> float:
         logits.append(model.eval()(source.to(device), target.to(device), moved).cpu())
         model.train(training)
     return float((logits[0] - logits[1]).abs().max())
-
-
-def _effect(model: Transformer, name: str) -> str:
-    """Say how much the logits change if the entries of a name are left out."""
-    entries = [e for e in model.entries if e.name == name]
-    projects = (e.streams > 1 or e.changes_width or not e.projects_keys for e in entries)
-    if any(projects) or any(e.may_lack_gradients for e in entries):
-        return "not measured alone, as it comes with other projections"
-    without = build.shallow(model)
-    for encodings in without.sites.values():
-        encodings.entries = nn.ModuleList(e for e in encodings if e.name != name)
-    return f"changes the logits by up to {difference(model, without):.2g}"

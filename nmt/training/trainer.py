@@ -21,20 +21,19 @@ from nmt.system import manifest
 from nmt.system.device import numbers_later, set_up
 from nmt.system.manifest import VerifiedDirectory
 from nmt.system.resources import keep_memory, peak_memory, release_memory
-from nmt.training import environment, loss, validation
+from nmt.training import loss, reports, validation
 from nmt.training.average import move_average
 from nmt.training.checkpoint import FULL, OPTIMIZER, RAW, STATE, dump_optimizer, restore_optimizer
 from nmt.training.corpus import check_data, leave_out_long
 from nmt.training.directory import Run
 from nmt.training.feed import DeviceBatch, Feed, halve, to_device
-from nmt.training.reports import Meter, MetricsLog
-from nmt.training.schedule import DataPlace, Stalls, is_over, last_step, make_schedule, stops_early
+from nmt.training.schedule import DataCursor, Stalls, is_over, last_step, make_schedule, stops_early
 from nmt.training.signals import stop_signals
 from nmt.training.start import graft
 
-# what state.json has of a trainer, and of these parts of it all attributes
-PLAIN = ("step", "checkpoints", "nonfinite", "seconds", "splits", "origin")
-STATEFUL = ("schedule", "meter", "stalls")
+# attributes of a trainer that state.json has, and parts of it of which it has all attributes
+SAVED_ATTRIBUTES = ("step", "checkpoints", "nonfinite", "seconds", "parent_sha256")
+SAVED_PARTS = ("schedule", "meter", "stalls")
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +42,9 @@ class _Update(NamedTuple):
     """An update that the device may still be making."""
 
     step: int
-    place: DataPlace
+    cursor: DataCursor
     rate: float
-    counts: list[int]  # tokens, and pairs of each corpus
+    tokens: int
     numbers: Callable[[], list[float]]  # sums of loss and likelihoods, norm; waits for the device
 
 
@@ -53,16 +52,15 @@ class Trainer:
     """One run: model, optimizer, schedule, and the step that they have reached."""
 
     step = 0  # updates that were made, or skipped
-    place = DataPlace()  # of the next update
-    updated = DataPlace()  # of the last one
+    cursor = DataCursor()  # of the next update
+    last_cursor = DataCursor()  # of the last one
     is_due = False  # whether a checkpoint follows the last update
     checkpoints = 0  # that were due, so far
     nonfinite = 0  # updates in a row that were skipped
     seconds = 0.0  # of updates, over all resumptions
-    splits = 0  # updates whose batches were halved, likewise
-    unfinished: _Update | None = None  # the last update, until its numbers are there
-    origin: dict[str, Any] | None = None  # of trainer.init_from: see `Graft`
-    since = 0.0  # when the time of the next update to be finished began
+    pending: _Update | None = None  # the last update, until its numbers are there
+    parent_sha256: str | None = None  # of the weights of trainer.init_from, at the start
+    timed_from = 0.0  # when the time of the next update to be finished began
 
     def __init__(self, prepared: Prepared, run: Run) -> None:
         settings = run.settings
@@ -70,16 +68,15 @@ class Trainer:
         self.settings, self.prepared, self.run = settings, prepared, run
         self.options, self.optim, self.world = settings.trainer, settings.optim, run.world
         self.device = self.world.device(self.options.device)
-        compiled = loss.should_compile(self.options, self.device)
         if self.device.type == "cpu":
             keep_memory()
-        self.precision = environment.number_format(self.options, self.device, self.world)
+        self.precision = self.world.number_format(self.options, self.device)
         set_up(self.device, tf32=self.precision == "tf32", threads=self.options.threads)
         self.autocast = partial(  # the context of a forward pass
             torch.autocast, self.device.type, torch.bfloat16, self.precision == "bfloat16"
         )
-        self.environment = environment.describe(
-            self.device, self.precision, self.options.deterministic, compiled, self.world.size
+        self.environment = reports.describe_environment(
+            self.device, self.precision, self.options, self.world.size
         )
         torch.manual_seed(settings.seed)
         source, target = prepared.source.vocabulary, prepared.target.vocabulary
@@ -96,7 +93,7 @@ class Trainer:
             fused=True,
         )
         self.objective = self.world.data_parallel(
-            loss.Objective(self.model, self.optim.label_smoothing, compiled)
+            loss.Objective(self.model, self.optim.label_smoothing, self.options.compile)
         )
         self.evaluated = self.model  # with trainer.ema another, the average of its weights
         self.schedule = make_schedule(self.optim)
@@ -105,8 +102,8 @@ class Trainer:
         self.feed = Feed(self.batches, self.options, self.world, self.device)
         self.updates = self.feed.updates(0)  # of the first epoch
         self.last = last_step(self.updates, self.options)  # about: epochs may differ in length
-        self.ahead: list[DeviceBatch] = []  # the batches of the next step
-        self.meter = Meter(prepared.train.corpora)
+        self.next_batches: list[DeviceBatch] = []  # the batches of the next step
+        self.meter = reports.Meter()
         self.stalls = Stalls()
 
     def start(self) -> None:
@@ -116,7 +113,7 @@ class Trainer:
             path = Path(parent)
             if self.world.size > 1:  # one checkpoint for all, as the parent may still be trained
                 path = self.world.broadcast(lambda: modeldir.locate(path))
-            self.origin = graft(self.model, self.settings, path).origin
+            self.parent_sha256 = graft(self.model, self.settings, path).parent_sha256
         if self.options.ema:
             self.evaluated = deepcopy(self.model)
         if saved is None:
@@ -127,22 +124,24 @@ class Trainer:
             tensors = modeldir.read_tensors(checkpoint, name)
             modeldir.set_weights(model, tensors, saved.path / name)
         restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
-        for name in STATEFUL:
+        for name in SAVED_PARTS:
             vars(getattr(self, name)).update(saved.state[name])
-        vars(self).update({name: saved.state[name] for name in PLAIN})
-        self.place = saved.place
-        environment.warn_of_changes(saved.state["environment"], self.environment)
+        vars(self).update({name: saved.state[name] for name in SAVED_ATTRIBUTES})
+        self.cursor = saved.cursor
+        reports.warn_of_changes(saved.state["environment"], self.environment)
         log.info("resuming at step %d", self.step)
 
     def fit(self) -> int:
         """Train to the end, or until a signal or the time asks to stop; returns the exit code."""
-        environment.announce(
+        reports.announce(
             self.run.path, self.model, self.environment, self.last, self.updates, self.batches.pairs
         )
         self.batches.report()
         first, code = self.step, 0
-        reports = MetricsLog(self.run.path, first, self.last, self.options, self.world.rank > 0)
-        with stop_signals() as stop, reports as self.progress:
+        progress = reports.MetricsLog(
+            self.run.path, first, self.last, self.options, self.world.rank > 0
+        )
+        with stop_signals() as stop, progress as self.progress:
             while not self.is_finished:
                 in_time = self.step == first or self.run.seconds_left() > 0
                 if code := self.update(stop.code or (0 if in_time else Exit.OUT_OF_TIME)):
@@ -155,7 +154,7 @@ class Trainer:
 
     @property
     def is_over(self) -> bool:
-        return is_over(self.step, self.place, self.options)
+        return is_over(self.step, self.cursor, self.options)
 
     @property
     def is_finished(self) -> bool:
@@ -171,22 +170,22 @@ class Trainer:
         `stop`: the exit code with which this rank is to stop, or 0. Returns the greatest `stop` of
         all ranks; unless it is 0, no rank makes an update, and all stop after the same step.
         """
-        if self.unfinished is None:
-            self.since = time.monotonic()
-        place = self.place
-        batches = self.ahead or self.feed.device_batches(place, self.step)
+        if self.pending is None:
+            self.timed_from = time.monotonic()
+        cursor = self.cursor
+        batches = self.next_batches or self.feed.device_batches(cursor, self.step)
         stop = int(self.world.all_reduce(torch.tensor(stop), "MAX"))
         if stop:
             return stop
-        counts = self.world.all_reduce(torch.tensor([b.counts for b in batches]).sum(0))
+        tokens = int(self.world.all_reduce(torch.tensor(sum(b.tokens for b in batches))))
         self.step += 1
-        self.updated, self.place = place, self.feed.after(place)
-        self.is_due = self.feed.is_due(place, self.step)
+        self.last_cursor, self.cursor = cursor, self.feed.after(cursor)
+        self.is_due = self.feed.is_due(cursor, self.step)
         self.checkpoints += self.is_due
         rate = self.schedule.rate(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        per_rank = int(counts[0]) / self.world.size  # makes DDP's mean over ranks the sum
+        per_rank = tokens / self.world.size  # makes DDP's mean over ranks the sum
         sums = self.world.all_reduce(self.backward(batches, per_rank))
         norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         numbers = torch.cat((sums, norm[None]))
@@ -198,9 +197,9 @@ class Trainer:
         self.optimizer.found_inf = nonfinite  # type: ignore[attr-defined]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.unfinished = _Update(self.step, place, rate, counts.tolist(), numbers_later(numbers))
+        self.pending = _Update(self.step, cursor, rate, tokens, numbers_later(numbers))
         # while a GPU is still at work on this step, the host makes the next one's batches
-        self.ahead = [] if self.is_over else self.feed.device_batches(self.place, self.step)
+        self.next_batches = [] if self.is_over else self.feed.device_batches(self.cursor, self.step)
         if self.device.type == "cpu":
             self.finish_update()
         return 0
@@ -222,10 +221,9 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        self.splits += 1
-        fields = self.line_fields(self.step, self.updated)
-        self.progress.report("split", {**fields, "splits": self.splits})
-        smaller = [half for batch in self.feed.host_batches(self.updated) for half in halve(batch)]
+        self.progress.report("split", self.line_fields(self.step, self.last_cursor))
+        whole = self.feed.host_batches(self.last_cursor)
+        smaller = [half for batch in whole for half in halve(batch)]
         return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
 
     def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
@@ -249,22 +247,24 @@ class Trainer:
         The model must still have the weights of that update. Raises UserError (exit 70) after
         nonfinite_patience updates in a row that were not finite.
         """
-        if self.unfinished is None:
+        if self.pending is None:
             return
-        update, self.unfinished = self.unfinished, None
+        update, self.pending = self.pending, None
         total, nll, norm = update.numbers()
         now = time.monotonic()
-        seconds, self.since = now - self.since, now
+        seconds, self.timed_from = now - self.timed_from, now
         if finite := all(map(math.isfinite, (total, nll, norm))):
             if self.options.ema:
                 move_average(self.evaluated, self.model, update.step, self.options.ema)
             self.nonfinite = 0
             self.seconds += seconds
-            self.meter.add(total, nll, update.counts, norm, seconds)
-        fields = {**self.line_fields(update.step, update.place), "lr": update.rate}
+            self.meter.add(total, nll, update.tokens, norm, seconds)
+        fields = {**self.line_fields(update.step, update.cursor), "lr": update.rate}
         if not finite:
             self.nonfinite += 1
-            lines = [line for batch in self.feed.host_batches(update.place) for line in batch.lines]
+            lines = [
+                line for batch in self.feed.host_batches(update.cursor) for line in batch.lines
+            ]
             self.progress.report("skipped", {**fields, "lines": lines})
             if self.nonfinite >= self.options.nonfinite_patience:
                 reason = f"{self.nonfinite} updates in a row were not finite"
@@ -273,7 +273,7 @@ class Trainer:
         if update.step % self.options.log_every == 0 and self.meter.tokens:
             means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
             self.progress.report("train", {**fields, **means})
-            self.meter.reset()
+            self.meter = reports.Meter()
 
     def checkpoint(self) -> None:
         """Measure dev perplexity and trainer.dev_metric, report them, and save a checkpoint.
@@ -301,7 +301,7 @@ class Trainer:
                 "trainer.early_stopping"
             )
         measured["lr"] = self.schedule.rate(self.step)
-        self.progress.report("dev", {**self.line_fields(self.step, self.updated), **measured})
+        self.progress.report("dev", {**self.line_fields(self.step, self.last_cursor), **measured})
         if self.is_due:
             self.schedule.observe(cost)
             self.stalls.observe(cost)
@@ -339,15 +339,15 @@ class Trainer:
         yield OPTIMIZER, dump_optimizer(self.model, self.optimizer, self.device)
         state = {
             "cost": cost,
-            "place": self.place,
+            "place": self.cursor,
             "updates": self.updates,
-            **{name: getattr(self, name) for name in PLAIN},
-            **{name: vars(getattr(self, name)) for name in STATEFUL},
+            **{name: getattr(self, name) for name in SAVED_ATTRIBUTES},
+            **{name: vars(getattr(self, name)) for name in SAVED_PARTS},
             "fingerprint": self.prepared.facts["fingerprint"],
             "environment": self.environment,
         }
         yield STATE, manifest.dump(state)
 
-    def line_fields(self, step: int, place: DataPlace) -> dict[str, Any]:
+    def line_fields(self, step: int, cursor: DataCursor) -> dict[str, Any]:
         """The fields that all lines of metrics.jsonl have."""
-        return {"step": step, "epoch": place.epoch + 1, "seconds": round(self.seconds, 3)}
+        return {"step": step, "epoch": cursor.epoch + 1, "seconds": round(self.seconds, 3)}

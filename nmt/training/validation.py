@@ -56,7 +56,7 @@ def perplexity(
 def dev_score(model: Transformer, settings: Settings, prepared: Prepared) -> float:
     """Corpus BLEU or chrF of greedy translations of the first trainer.dev_lines pairs, 0 to 100.
 
-    References, too, are text made of pieces, without what the segmenter does not restore, such as
+    References are decoded from pieces, too, so they lack what the segmenter cannot restore, such as
     unknown characters. The random numbers of training stay the same. The search is in float32, for
     at most twice as many pieces as the source and 20 more. Of decode.*, only languages and target
     lengths have an effect.

@@ -8,7 +8,7 @@ import pytest
 
 from nmt.cli import prepare, train
 from nmt.cli.help import Manual, help_page
-from nmt.config.catalog import ABOUT, options_of
+from nmt.config.catalog import TITLES, options_of
 from nmt.config.check import keys_of
 from nmt.config.settings import Decode
 
@@ -19,7 +19,7 @@ def test_the_first_page_fits_a_screen(manual: Manual) -> None:
     assert len(lines) <= 45 and max(map(len, lines)) <= 100
     for group in manual.groups:
         (line,) = [line for line in lines if line.startswith(f"  {group} ")]
-        assert ABOUT[group] in line and f" {len(options_of(group))}  " in line
+        assert TITLES[group] in line and f" {len(options_of(group))}  " in line
     for topic in ("GROUP", "GROUP=OPTION", "all"):
         assert any(line.startswith(f"  {manual.name} --help {topic} ") for line in lines)
 

@@ -10,7 +10,7 @@ from nmt.config.catalog import config_dir_override
 from nmt.config.compose import experiment_of
 from nmt.errors import UserError
 
-BODY = "# A line\nencoding:\n  theirs: {use: alibi, directional: true}\n"
+BODY = "# A line\nencoding:\n  custom: {use: alibi, directional: true}\n"
 
 
 def write(folder: Path, group: str, option: str, text: str) -> Path:
@@ -22,9 +22,9 @@ def write(folder: Path, group: str, option: str, text: str) -> Path:
 
 @pytest.mark.parametrize("head", ["", "# What it does\n# @package _global_\n"])
 def test_a_file_whose_keys_would_go_astray_is_refused(head: str, tmp_path: Path) -> None:
-    path = write(tmp_path, "encoding", "theirs", head + BODY)
+    path = write(tmp_path, "encoding", "custom", head + BODY)
     with pytest.raises(UserError) as e:
-        experiment_of([*config_dir_override(str(tmp_path)), "encoding=theirs"])
+        experiment_of([*config_dir_override(str(tmp_path)), "encoding=custom"])
     assert str(e.value) == (
         f"{path}:1: must be '# @package _global_', or all keys of the file are taken to be inner "
         "ones of encoding"
@@ -33,9 +33,9 @@ def test_a_file_whose_keys_would_go_astray_is_refused(head: str, tmp_path: Path)
 
 @pytest.mark.parametrize("head", ["# @package _global_\n", "\n#@package  _global_ \n"])
 def test_what_hydra_reads_is_taken(head: str, tmp_path: Path) -> None:
-    write(tmp_path, "encoding", "theirs", head + BODY)
-    settings = experiment_of([*config_dir_override(str(tmp_path)), "encoding=theirs"]).settings
-    assert list(settings.encoding) == ["theirs"]
+    write(tmp_path, "encoding", "custom", head + BODY)
+    settings = experiment_of([*config_dir_override(str(tmp_path)), "encoding=custom"]).settings
+    assert list(settings.encoding) == ["custom"]
 
 
 @pytest.mark.parametrize(
@@ -45,19 +45,19 @@ def test_what_hydra_reads_is_taken(head: str, tmp_path: Path) -> None:
         (b"seed: 1\n# gr\xf6\xdfe\n", "can't decode byte 0xf6"),
         (
             b"defaults: [relativ, _self_]\n",
-            "theirs.yaml: encoding=relativ: no such option; did you mean relative?",
+            "custom.yaml: encoding=relativ: no such option; did you mean relative?",
         ),
-        (b"- seed\n", "theirs.yaml: expected lines of KEY: VALUE"),
+        (b"- seed\n", "custom.yaml: expected lines of KEY: VALUE"),
     ],
 )
 def test_a_file_that_cannot_be_read_gets_one_line(
     body: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "encoding" / "theirs.yaml"
+    path = tmp_path / "encoding" / "custom.yaml"
     path.parent.mkdir()
     path.write_bytes(b"# @package _global_\n" + body)
     folder = ["--config-dir", str(tmp_path)]
-    for command, words in ((train, ["encoding=theirs"]), (encodings, ["theirs"])):
+    for command, words in ((train, ["encoding=custom"]), (encodings, ["custom"])):
         assert command([*folder, *words]) == 2
         out, err = capsys.readouterr()
         assert not out and message in err and err.count("\n") == 1
@@ -65,10 +65,10 @@ def test_a_file_that_cannot_be_read_gets_one_line(
 
 def test_an_experiment_may_set_the_seed_and_the_place_of_its_runs(tmp_path: Path) -> None:
     text = "seed: 7\nruns: there\nname: own-${seed}\njobs: 3\n"
-    write(tmp_path, "experiment", "theirs", f"# @package _global_\n{text}")
-    mine = [*config_dir_override(str(tmp_path)), "experiment=theirs"]
-    ours, typed = experiment_of(mine), experiment_of([*mine, "seed=5", "runs=here"])
-    assert (ours.settings.seed, ours.run, ours.jobs) == (7, Path("there/own-7"), 3)
+    write(tmp_path, "experiment", "custom", f"# @package _global_\n{text}")
+    mine = [*config_dir_override(str(tmp_path)), "experiment=custom"]
+    untyped, typed = experiment_of(mine), experiment_of([*mine, "seed=5", "runs=here"])
+    assert (untyped.settings.seed, untyped.run, untyped.jobs) == (7, Path("there/own-7"), 3)
     assert (typed.settings.seed, typed.run) == (5, Path("here/own-5"))
 
 
@@ -82,6 +82,6 @@ def test_an_option_that_would_never_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_misspelt_option_of_ones_own_is_named(tmp_path: Path) -> None:
-    write(tmp_path, "encoding", "theirs", "# @package _global_\n" + BODY)
-    with pytest.raises(UserError, match="encoding=theirz: no such option; did you mean theirs"):
-        experiment_of([*config_dir_override(str(tmp_path)), "encoding=theirz"])
+    write(tmp_path, "encoding", "custom", "# @package _global_\n" + BODY)
+    with pytest.raises(UserError, match="encoding=custam: no such option; did you mean custom"):
+        experiment_of([*config_dir_override(str(tmp_path)), "encoding=custam"])

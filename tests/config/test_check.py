@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nmt.config import check
 from nmt.config.check import (
-    OPEN,
+    MANDATORY,
     Between,
     Name,
     NonNegativeInt,
@@ -27,7 +27,7 @@ class Inner:
     """Something below a key."""
 
     name: Name = key("x", "becomes a path")
-    size: PositiveInt = key(OPEN, "has no default")
+    size: PositiveInt = key(MANDATORY, "has no default")
 
 
 @dataclass
@@ -97,7 +97,7 @@ def test_keys_below_keys_are_read_and_named() -> None:
     assert outer.inner["a"] == Inner("x", 3) and outer.reach == 1.0
     for values, named in (
         ({"inner": {"a": {}}}, "inner.a.size: has no value"),
-        ({"inner": {"a": {"size": OPEN}}}, "inner.a.size: has no value"),
+        ({"inner": {"a": {"size": MANDATORY}}}, "inner.a.size: has no value"),
         (
             {"inner": {"a": {"size": 3, "nmae": "x"}}},
             "inner.a.nmae: no such key; did you mean name",

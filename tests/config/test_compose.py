@@ -101,9 +101,9 @@ def test_a_list_of_encodings_keeps_its_order_and_shares_knobs() -> None:
 
 
 def test_a_typed_encoding_replaces_that_of_a_run_or_experiment(tmp_path: Path) -> None:
-    ours = experiment_of(["run=R4", "scale=toy", "encoding=lstm"])
-    assert list(ours.settings.encoding) == ["lstm"]
-    assert ours.run == Path("runs/table-toy/lstm-max36-seed1")
+    replaced = experiment_of(["run=R4", "scale=toy", "encoding=lstm"])
+    assert list(replaced.settings.encoding) == ["lstm"]
+    assert replaced.run == Path("runs/table-toy/lstm-max36-seed1")
     entries = experiment_of(["run=R4", "scale=toy", "encoding=absolute"]).settings.encoding
     assert entries["absolute"]["at"] == {"index": {"start": 1}}
     added = ["encoding=lstm", "+encoding.other={use: alibi}"]
@@ -169,10 +169,10 @@ def test_a_key_that_the_chosen_kind_lacks_is_refused_where_one_names_it(tmp_path
     assert "warmup" not in freeze(settings)["optim"]
 
 
-@pytest.mark.parametrize("other", ["mine", "theirs"])
+@pytest.mark.parametrize("other", ["mine", "second"])
 def test_an_option_that_builds_on_itself_ends_in_one_line(other: str, tmp_path: Path) -> None:
     words = own(tmp_path, "model", f"defaults: [{other}, _self_]\ndim: 64\n")
-    (tmp_path / "model" / "theirs.yaml").write_text("defaults: [mine, _self_]\n")
+    (tmp_path / "model" / "second.yaml").write_text("defaults: [mine, _self_]\n")
     with pytest.raises(UserError, match=r"model=\w+ builds on itself"):
         experiment_of(words)
 

@@ -111,7 +111,7 @@ def check(model: Transformer) -> Counter[str]:
 @torch.no_grad()
 def decode(model: Transformer) -> None:
     """Read sources, and take steps with hypotheses that move, on the pretended GPU."""
-    source, target, _, columns, _ = batch(model)
+    source, target, _, columns = batch(model)
     there = {name: t.to(GPU) for name, t in columns.items()}
     lengths = torch.tensor([5, 6]).to(GPU) if model.needs_lengths else None
     state = model.start(source.to(GPU), there, lengths)

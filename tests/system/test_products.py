@@ -52,10 +52,9 @@ def test_a_layer_and_its_gradients_are_torchs_own(shape: tuple[int, ...], bias: 
     found, g = layer(x), torch.randn_like(expected)
     torch.testing.assert_close(found, expected)
     inputs = [x, *layer.parameters()]
-    for mine, theirs in zip(
-        torch.autograd.grad(found, inputs, g), torch.autograd.grad(expected, inputs, g), strict=True
-    ):
-        torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, inputs, g), torch.autograd.grad(expected, inputs, g)
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -133,14 +132,14 @@ def test_all_layers_of_a_model_learn_by_it(
         pretend(onednn=by_onednn)
         torch.manual_seed(0)
         ways.append(learned(tiny("encoding=absolute").train()))
-    (ours, mine), (theirs, gradients) = ways
-    made = "mkldnn::_linear_pointwise"
-    assert not theirs[made]
-    assert not ours["aten::addmm"] + ours["aten::addmm_"]
-    by_weights = sum(theirs[name] - ours[name] for name in ("aten::addmm", "aten::mm"))
-    assert ours[made] == by_weights + theirs["aten::addmm_"]
-    assert ours["aten::mm"] == 1  # a sum over the tokens of the loss
-    for a, b in zip(mine, gradients, strict=True):
+    (with_onednn, gradients), (without, expected) = ways
+    linear = "mkldnn::_linear_pointwise"
+    assert not without[linear]
+    assert not with_onednn["aten::addmm"] + with_onednn["aten::addmm_"]
+    by_weights = sum(without[name] - with_onednn[name] for name in ("aten::addmm", "aten::mm"))
+    assert with_onednn[linear] == by_weights + without["aten::addmm_"]
+    assert with_onednn["aten::mm"] == 1  # a sum over the tokens of the loss
+    for a, b in zip(gradients, expected, strict=True):
         torch.testing.assert_close(a, b)
 
 

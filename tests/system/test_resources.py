@@ -11,9 +11,7 @@ import pytest
 import torch
 
 from nmt.system import device, resources
-from nmt.system.resources import memory_of
-
-CPU = torch.device("cpu")
+from nmt.system.resources import usable_memory
 
 V2, V1 = "0::/a/b\n", "5:memory:/a\n4:cpu,cpuacct:/a/b\n"
 CASES = {
@@ -136,15 +134,15 @@ def test_memory_is_what_a_process_may_have(
     monkeypatch.setattr(resources, "CGROUPS", tmp_path)
     monkeypatch.setattr(resources, "MEMBERSHIP", tmp_path / "membership")
     monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY,) * 2)
-    machine = memory_of(CPU)
+    machine = usable_memory()
     assert 2**28 < machine < 2**46
     (tmp_path / "membership").write_text(membership)
-    assert memory_of(CPU) == machine
+    assert usable_memory() == machine
     (tmp_path / container).write_text("max\n")
-    assert memory_of(CPU) == machine
+    assert usable_memory() == machine
     (tmp_path / container).write_text(f"{machine // 2}\n")
-    assert memory_of(CPU) == machine // 2
+    assert usable_memory() == machine // 2
     (tmp_path / job).write_text(f"{machine // 4}\n")
-    assert memory_of(CPU) == machine // 4
+    assert usable_memory() == machine // 4
     monkeypatch.setattr(resource, "getrlimit", lambda which: (machine // 8, machine))
-    assert memory_of(CPU) == machine // 8
+    assert usable_memory() == machine // 8

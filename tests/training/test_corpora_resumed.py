@@ -33,8 +33,7 @@ def test_stop_and_resume(
         "trainer__log_every": 1,
     }
     tiny.train(tmp_path / "whole", made, **chosen)
-    lines = tiny.lines(tmp_path / "whole", "train")
-    steps = lines[-1]["step"]
+    steps = tiny.lines(tmp_path / "whole", "train")[-1]["step"]
     with monkeypatch.context() as patch:
         tiny.stop_after(patch, steps // 2 + 1)
         by_two = {**chosen, "data": {**chosen["data"], "workers": 2}}
@@ -48,6 +47,3 @@ def test_stop_and_resume(
     assert untagged in err and "it knows >>fr<<, >>it<<" in err
     texts = [str(tmp_path / "in.de")] * 2
     assert score([str(tmp_path / "run"), *texts]) == 0 and untagged in capsys.readouterr().err
-    seen = {name: lines[-1][f"pairs_{name}"] for name in test_corpora.SIZES}
-    wanted = {"fr": 2 * 150, "it": 2 * 225}  # weight x pairs, in two epochs
-    assert all(abs(wanted[name] - seen[name]) <= 50 for name in wanted)  # four sigma, joined

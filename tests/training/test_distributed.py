@@ -233,21 +233,17 @@ def test_another_number_of_ranks_is_logged(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["fail", "die"])
-def test_a_failure_of_one_ends_both_and_is_said_once(what: str, tmp_path: Path) -> None:
+def test_a_failure_of_one_ends_both(what: str, tmp_path: Path) -> None:
     script = tmp_path / "child.py"
     script.write_bytes(CHILD.encode())
     quiet = {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # as nmt-train has it; this script imports torch first
     done = torchrun(str(script), str(tmp_path), what, environment=quiet)
     assert time.time() - (tmp_path / "end").stat().st_mtime < 25  # torchrun kills after 30
     assert done.returncode == 1
-    words = ("nmt: ", "[rank0]: ValueError", "[rank1]: ValueError")
-    (said,) = [line for line in done.stderr.decode().split("\n") if line.startswith(words)]
-    lost = "another rank failed, was killed or does not answer; the same"
-    if what == "die":
-        assert said.startswith(f"nmt: {lost}")
-        return
-    assert said == "[rank1]: ValueError: only here"
-    assert done.stderr.count(b"[rank1]: Traceback") == 1 and b"[rank0]" not in done.stderr
+    lines, lost = done.stderr.decode().split("\n"), "another rank failed, was killed or does not"
+    assert [line for line in lines if line.startswith(f"nmt: {lost}")]
+    assert ("[rank1]: ValueError: only here" in lines) == (what == "fail")
+    assert not [line for line in lines if line.startswith("[rank0]")]
     assert lost in (tmp_path / "run/train.log").read_text()
     assert newest(tmp_path / "run").name == "step-00000002"
 
@@ -379,10 +375,10 @@ def test_without_torchrun_there_is_one_process_and_no_torch(launcher: str) -> No
         "if sys.platform == 'linux': ctypes.CDLL(None).prctl(2, ctypes.byref(at_end))\n"
         "print(at_end.value)"  # the signal that it gets at the end of its parent
     )
-    ours = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID")
-    environment = {name: value for name, value in os.environ.items() if name not in ours}
+    variables = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID")
+    environment = {name: value for name, value in os.environ.items() if name not in variables}
     if launcher == "torchrun":  # with one process
-        environment |= dict(zip(ours, ("0", "1", "0", "none"), strict=True))
+        environment |= dict(zip(variables, ("0", "1", "0", "none"), strict=True))
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, cwd=ROOT
     )

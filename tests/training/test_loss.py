@@ -51,9 +51,9 @@ def test_smoothed_is_the_double_loop(smoothing: float) -> None:
 def test_gradients_of_the_loss_are_those_of_autograd(
     tokens: int, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss, "FEWEST", 2)
-    monkeypatch.setattr(loss, "STEP", 2)
-    monkeypatch.setitem(loss.LOGITS, "cpu", 6 * 11)
+    monkeypatch.setattr(loss, "LEAST_TOKENS", 2)
+    monkeypatch.setattr(loss, "MULTIPLE", 2)
+    monkeypatch.setitem(loss.LOGITS_AT_ONCE, "cpu", 6 * 11)
     torch.manual_seed(1)
     output, start = nn.Linear(8, 11), torch.randn(tokens, 8)
     target = torch.randint(11, (tokens,))

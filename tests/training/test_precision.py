@@ -11,9 +11,8 @@ import torch
 
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.training import environment
+from nmt.training import reports
 from nmt.training.distributed import World
-from nmt.training.environment import number_format
 from tests.training import tiny
 
 CUDA = torch.device("cuda", 0)
@@ -39,7 +38,7 @@ def test_a_gpu_without_units_is_refused_or_computes_in_float32(
     gpu: Callable[[bool], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     def chosen(precision: str) -> str:
-        return number_format(tiny.settings(trainer__precision=precision).trainer, CUDA, World())
+        return World().number_format(tiny.settings(trainer__precision=precision).trainer, CUDA)
 
     gpu(True)
     formats = {"bfloat16": "bfloat16", "tf32": "tf32", "auto": "bfloat16", "float32": "float32"}
@@ -75,15 +74,16 @@ def test_what_cannot_be_repeated_is_named(
 
 @pytest.mark.usefixtures("gpu")
 def test_resuming_on_a_gpu_promises_no_more_than_it_can(caplog: pytest.LogCaptureFixture) -> None:
-    exact, loose = (environment.describe(CUDA, "tf32", exact, False, 1) for exact in (True, False))
+    options = [tiny.settings(trainer__deterministic=exact).trainer for exact in (True, False)]
+    exact, loose = (reports.describe_environment(CUDA, "tf32", each, 1) for each in options)
     assert (exact["device"], exact["cuda"], exact["cudnn"]) == ("Tesla T4", "13.0", "91900")
     with caplog.at_level(logging.WARNING):
-        environment.warn_of_changes(exact, exact)
+        reports.warn_of_changes(exact, exact)
         assert not caplog.text
-        environment.warn_of_changes(loose, loose)
+        reports.warn_of_changes(loose, loose)
         assert "sums on a GPU have no fixed order without trainer.deterministic" in caplog.text
         caplog.clear()
-        environment.warn_of_changes({**exact, "cuda": "12.9"}, exact)
+        reports.warn_of_changes({**exact, "cuda": "12.9"}, exact)
         assert "not bit-identical" in caplog.text and "cuda 12.9 -> 13.0" in caplog.text
 
 

@@ -84,7 +84,7 @@ def test_what_ends_a_run_at_once_ends_several_before_the_first(
     places = [f"runs={tmp_path / 'runs'}", f"data.cache={tmp_path / 'cache'}", "trainer.device=cpu"]
     files = ["data=files", "data.root=x", "data.test_source=gone", "data.test_target=gone"]
     for arguments, told in (
-        (["trainer.callback=misspelt:f"], "trainer.callback=misspelt:f: No module named"),
+        (["trainer.callback=misspelt:f"], "trainer.callback=misspelt:f: ModuleNotFoundError"),
         (["experiment=lengthen", f"parent={parent}", *files], "gone: no such file"),
     ):
         assert train(["-m", "seed=1", *places, *arguments]) != Exit.DIVERGED

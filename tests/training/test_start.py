@@ -54,8 +54,9 @@ def test_relative_tables_on_top_of_absolute_start_as_absolute(
     ]
     assert not report.new and not report.dropped
     assert "step 0 computes as the parent" in caplog.text
-    theirs = modeldir.load(path).model
-    assert torch.equal(model.output.weight, theirs.output.weight)
+    assert "optim.lr=0.01" in caplog.text and "was trained at 0.01" in caplog.text
+    parent_model = modeldir.load(path).model
+    assert torch.equal(model.output.weight, parent_model.output.weight)
 
 
 def test_without_the_parents_encoding_step_0_differs_and_says_so(
@@ -68,19 +69,15 @@ def test_without_the_parents_encoding_step_0_differs_and_says_so(
     assert (
         len(report.zero_initialised) == 4 and not report.dropped
     )  # sinusoids have no tensor to drop
-    taken, added = report.effects
-    assert taken.startswith("absolute taken away: changes the logits by up to ")
-    assert float(taken.split()[-1]) == pytest.approx(report.difference, rel=0.05)
-    assert added == "relative added: changes the logits by up to 0"
 
 
 def test_tables_of_the_parent_are_kept_or_dropped(data: Prepared, tmp_path: Path) -> None:
     path = parent(tmp_path / "parent", data, encoding={"relative": {"tau": 2}})
     model, report = started(path, data, encoding={"relative": {"tau": 2}, "alibi": {}})
     assert "encoder.relative.key_table" in report.loaded
-    theirs = next(iter(modeldir.load(path).model.encoder_encodings))
-    mine = next(iter(model.encoder_encodings))
-    for a, b in zip(theirs.parameters(), mine.parameters(), strict=True):
+    parent_encoding = next(iter(modeldir.load(path).model.encoder_encodings))
+    child_encoding = next(iter(model.encoder_encodings))
+    for a, b in zip(parent_encoding.parameters(), child_encoding.parameters(), strict=True):
         assert torch.equal(a, b)
     _, report = started(path, data, encoding={"absolute": {}})
     assert [n.split(".")[1] for n in report.dropped] == ["relative"] * 4

@@ -47,7 +47,7 @@ def gradient(trainer: Trainer, batches: list[Any]) -> Tensor:
     trainer.model.eval()  # no dropout
     trainer.optimizer.zero_grad()
     ready = [feed.to_device(batch, trainer.device) for batch in batches]
-    trainer.backward(ready, sum(batch.counts[0] for batch in ready))
+    trainer.backward(ready, sum(batch.tokens for batch in ready))
     return torch.cat([p.grad.flatten() for p in trainer.parameters if p.grad is not None])
 
 

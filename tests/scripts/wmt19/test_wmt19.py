@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmt.config.compose import experiment_of
-from nmt.config.hydra_conf import lines_of, parse
-from nmt.config.sweeps import sweep_of
+from nmt.config.hydra_conf import lines_of, parse, sweep_of
 from scripts.wmt19 import RECIPES, main, read_recipe
 from tests.pages import ROOT
 
