@@ -2,13 +2,12 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
 
 from nmt.config.data import Segmentation
 from nmt.corpus.pairs import SIDES
-from nmt.corpus.passes import CleanedChunk
 from nmt.system.progress import track
 from nmt.text.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
 from nmt.text.bpe_learner import END, learn
@@ -51,19 +50,10 @@ def learn_bpe_sides(
 
 
 def learn_unigram_sides(
-    choice: Segmentation, tokenizers: Sequence[Tokenizer], chunks: Sequence[CleanedChunk]
+    choice: Segmentation, tokenizers: Sequence[Tokenizer], lines: Sequence[Iterable[str]]
 ) -> list[Side]:
-    """Learn a SentencePiece model for each side, or one for both, from the pairs of chunks."""
-    total = sum(chunk.full for chunk in chunks)
-    chosen = min(choice.training_lines, total) if choice.training_lines else total
-
-    def lines(side: int) -> Iterator[str]:
-        pairs = (pair.words for chunk in chunks for pair in chunk.read())
-        for seen, words in enumerate(filter(all, pairs)):
-            if (seen + 1) * chosen // total > seen * chosen // total:  # evenly spread
-                yield tokenizers[side].without_symbols(words[side])
-
-    texts = [lines(side) for side in range(len(SIDES))]
+    """Learn a SentencePiece model for each side, or one for both, from the lines of both sides."""
+    texts = [map(t.without_symbols, text) for t, text in zip(tokenizers, lines, strict=True)]
     models = []
     for text in [chain(*texts)] if choice.shared_vocabulary else texts:
         log.info("learning %d unigram pieces", choice.vocabulary_size)

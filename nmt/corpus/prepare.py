@@ -18,10 +18,9 @@ from nmt.config.data import RECIPE, Data, Segmentation, columns_of, symbols_of
 from nmt.config.settings import is_path
 from nmt.corpus import scan
 from nmt.corpus.pairs import HASHES, SIDES, Pairs, PairStore
-from nmt.corpus.passes import hash_pair
 from nmt.corpus.sampling import make_samplers
 from nmt.corpus.scan import ParallelText
-from nmt.corpus.steps import Preparation
+from nmt.corpus.steps import Preparation, hash_pair
 from nmt.errors import Exit, UserError
 from nmt.system import cache, manifest
 from nmt.text.lines import read_parallel, read_text
@@ -63,7 +62,7 @@ def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> 
     the text, and `segmenter` is only recorded. Raises UserError: 66 if a file is missing, 65 if its
     content cannot be used, 73 or 74 if the cache cannot be written.
     """
-    _check_sides(data, sides)
+    _check_sides(data, segmenter, sides)
     texts = scan.scan_files(data)
     digest = fingerprint(data, segmenter, sides, texts)
     final = Path(data.cache) / f"{data.name}-{digest[:12]}"
@@ -101,8 +100,13 @@ def count_known(prepared: Prepared, source: Path, target: Path) -> tuple[int, in
     return int(np.isin(np.array(hashes, HASHES), trained).sum()), len(hashes)
 
 
-def _check_sides(data: Data, sides: Sides | None) -> None:
+def _check_sides(data: Data, segmenter: Segmentation, sides: Sides | None) -> None:
     """Raise UserError (2) for symbols or ways to sample that existing segmenters lack."""
+    if sides is None and segmenter.kind == "imported":
+        raise UserError(
+            "segmenter.kind=imported: comes with a model that was imported; give its directory "
+            "as trainer.init_from"
+        )
     if sides is not None:
         make_samplers(data, sides)
     patterns = read_patterns(data.protected)
@@ -135,13 +139,7 @@ def fingerprint(
     """
     texts = texts or scan.scan_files(data)
     per = columns_of(data)
-    corpora = {
-        split: [(p.corpus, p.tag) for p in parts if p.corpus] for split, parts in texts.items()
-    }
-    learned: dict[str, Any] = {"sides": [side.to_json() for side in sides or ()]}
-    if sides is None:
-        learned = {"protected": patterns} if (patterns := read_patterns(data.protected)) else {}
-    facts = {
+    facts: dict[str, Any] = {
         "format": FORMAT,
         "data": {key: value for key, value in to_plain(data).items() if key not in IRRELEVANT_KEYS},
         "segmenter": {
@@ -158,9 +156,15 @@ def fingerprint(
             for split, parts in texts.items()
             if parts
         },
-        **({"corpora": corpora} if any(corpora.values()) else {}),
-        **learned,
     }
+    if data.corpora:
+        facts["corpora"] = {
+            split: [(p.corpus, p.tag) for p in parts if p.corpus] for split, parts in texts.items()
+        }
+    if sides is not None:
+        facts["sides"] = [side.to_json() for side in sides]
+    elif patterns := read_patterns(data.protected):
+        facts["protected"] = patterns
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
