@@ -176,11 +176,11 @@ def partial_files(path: Path) -> tuple[Path, Path]:
 def check_files(output: str | None, inputs: Sequence[str]) -> None:
     """Refuse stdin as two inputs, an output that cannot be made, and one that is an input."""
     if inputs.count("-") > 1:
-        raise UserError("-: stdin can be one of the texts only; give files for the others")
+        raise UserError("-: stdin can be one of the texts only; give files for the rest")
     if output is None or not _is_file(output):
         return
     path = Path(output)
-    if not path.parent.exists():  # a misspelling: no directory is made for lines that grow
+    if not path.parent.exists():  # probably misspelled: no directory is created for it
         raise outputs.unwritable(path, OSError(errno.ENOENT, os.strerror(errno.ENOENT)))
     outputs.check_writable([path])
     outputs.check_writable(partial_files(path))  # a directory may have no name for them: /
@@ -254,7 +254,7 @@ def _open_plain(name: str | None) -> Iterator[OutputStream]:
 
 
 def write_outputs(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:
-    """Show a table, then write its files, even if others or stdout cannot be written.
+    """Show a table, then write its files, each even if stdout or another file cannot be written.
 
     Raises UserError (74) that names the failed files, or the error of stdout.
     """

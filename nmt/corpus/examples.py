@@ -24,7 +24,7 @@ class Joining(NamedTuple):
 
     max_lines: int  # consecutive lines of an example
     share: float  # of the examples that should have several lines, as far as the text allows it
-    max_length: int  # pieces of a side of such an example, without eos
+    max_length: int  # pieces of a side of an example of several lines, without eos
     within: str | None  # column with an integer per line: only lines of equal ones; None: any
 
 
@@ -119,7 +119,7 @@ def _fits(
     fits = lines[last] - lines[first] == counts - 1
     values = [] if joining.within is None else [store.columns[joining.within]]
     for value in [*values, store.languages] if store.codes else values:
-        borders = np.cumsum(np.diff(value, prepend=0) != 0)  # up to each pair, its own included
+        borders = np.cumsum(np.diff(value, prepend=0) != 0)  # up to and including each pair
         fits &= borders[last] == borders[first]
     for side in SIDES:
         fits &= _pieces(store, side, first, counts) <= joining.max_length

@@ -34,7 +34,7 @@ FORMAT = 6  # raise it when the same input results in another prepared corpus
 FACTS, REPORT = "facts.json", "report.json"
 # settings of where text is and how fast it is prepared, which do not change the result
 IRRELEVANT_KEYS = (
-    {*RECIPE}  # the text is what they made of it
+    {*RECIPE}  # they decide the text, which is hashed itself
     | {"name", "root", "cache", "workers", "columns", "corpora", "protected"}
     | {"join", "join_share", "join_length", "join_within"}  # lines are joined in training
     | {"bpe_dropout", "subword_alpha", "subword_nbest"}  # and segmented at random
@@ -114,7 +114,7 @@ def _check_sides(data: Data, segmenter: Segmentation, sides: Sides | None) -> No
         if patterns and patterns != list(side.segmenter.tokenizer.protected):
             raise UserError(
                 f"data.protected={data.protected}: has other patterns than the model that training "
-                "starts from, which keeps its own; leave it out, or mend the file"
+                "starts from, whose patterns stay; leave it out, or mend the file"
             )
         for symbol in symbols_of(data):
             if len(ids := side.ids(symbol)) != 2 or ids[0] == UNK:

@@ -66,7 +66,7 @@ def report_split(counts: Counts, store: Pairs) -> dict[str, Any]:
 
 
 def _sum_up(counts: Counts, corpus: str) -> dict[str, Any]:
-    """Name the counts of a corpus: in all, those that were kept, and the others by their reason."""
+    """Name the counts of a corpus: all pairs, kept ones, and dropped ones by reason."""
     rows = {name: {m: counts[corpus, name, m] for m in MEASURES} for name in OUTCOMES}
     total = {m: sum(row[m] for row in rows.values()) for m in MEASURES}
     return {"total": total, "kept": rows.pop(KEPT), "dropped": rows}
@@ -87,9 +87,9 @@ def log_counts(report: Mapping[str, Any]) -> None:
         if split == "dev":
             line += f"; unknown pieces: {_join_shares(counted['unknown_share'])}"
         log.info("%s", line)
-    if known := report["dev"].get("known"):
+    if overlap := report["dev"].get("known"):
         pairs = report["dev"]["kept"]["pairs"]
-        log.warning("dev text: %d of its %d pairs are also training pairs", known, pairs)
+        log.warning("dev text: %d of its %d pairs are also training pairs", overlap, pairs)
 
 
 def _join_shares(shares: Mapping[str, float]) -> str:

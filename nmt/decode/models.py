@@ -12,9 +12,8 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt import build
 from nmt.config.data import WORDS, columns_of
 from nmt.config.settings import Decode
-from nmt.decode.engine import Weights
+from nmt.decode.engine import Source, Weights
 from nmt.decode.search import Step
-from nmt.decode.sources import Source
 from nmt.encodings.limits import least
 from nmt.errors import UserError
 from nmt.model.layers import Attention, AttentionRecord, FeedForward, watching

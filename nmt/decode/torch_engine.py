@@ -12,11 +12,10 @@ from torch import Tensor
 from nmt import build
 from nmt.config.settings import Decode
 from nmt.decode.beam import NEVER, Beam
-from nmt.decode.engine import Hypothesis, Weights, length_penalty, within_memory
+from nmt.decode.engine import LENGTH, Hypothesis, Source, Weights, length_penalty, within_memory
 from nmt.decode.models import CoveragePenalty, adapt, as_tensors, cross_attention, set_precision
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import Step, search, with_new_ngrams, with_required
-from nmt.decode.sources import LENGTH, Source
 from nmt.encodings.limits import common_ranges, least
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
@@ -132,7 +131,7 @@ class TorchEngine:
         beam = Beam(
             limits,
             beam_size=decode.beam_size,
-            penalty=lambda length: length_penalty(
+            length_norm=lambda length: length_penalty(
                 decode.pieces_before + length, decode.alpha, decode.length_penalty
             ),
             shrinking=decode.stop == "shrinking",

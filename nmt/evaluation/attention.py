@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from nmt.corpus.grouping import by_length
+from nmt.decode.engine import Source
 from nmt.decode.lines import LineReader
 from nmt.decode.models import as_inputs, mean_over_layers, record_layers
-from nmt.decode.sources import Source
 from nmt.evaluation.metrics import Floats
 from nmt.modeldir import Trained
 from nmt.text.vocab import PAD

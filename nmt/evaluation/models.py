@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from nmt.config.settings import with_decode
+from nmt.decode.engine import LENGTH
 from nmt.decode.models import adapt
 from nmt.decode.score import GivenTranslation, score_translations
-from nmt.decode.sources import LENGTH
 from nmt.errors import RefusedLinesError
 from nmt.evaluation.attention import count_unattended, draw_lines
 from nmt.evaluation.metrics import Floats

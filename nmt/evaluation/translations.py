@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt import __version__, modeldir
-from nmt.decode.sources import LENGTH
+from nmt.decode.engine import LENGTH
 from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.systems import SystemModel

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.settings import Decode
-from nmt.decode.sources import within_table
+from nmt.decode.engine import within_table
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.exchange.ctranslate2_names import Naming, output_options, search_options
 from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Output

@@ -3,7 +3,7 @@
 Simple sentences with the word order that makes German hard for translation: verb second, verb
 last, verbal brackets, separable verbs, another order of adverbials than in English, case and
 agreement. Long sentences are long chains of ordinary clauses, so that a test set of longer
-sentences than those of training tests length alone. A sentence begins with a capital letter in
+sentences than in training tests length alone. A sentence begins with a capital letter in
 both languages, so that Moses finds its end where another one follows.
 """
 

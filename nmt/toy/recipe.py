@@ -19,11 +19,11 @@ _NOUN_FORMS = {form for n in NOUNS for form in (n.singular, n.plural, n.dative_p
 
 
 def ensure_text(data: Data) -> None:
-    """See that the files of a corpus exist if we write them: those of data=toy, in data.root.
+    """Write the files of data=toy in data.root, unless they are there; other corpora have files.
 
     They are written once, whole or not at all, and never replaced. Raises UserError for settings
-    that the grammar cannot meet, for a root with anything else in it, such as sentences of other
-    settings, of another version of the grammar or edited ones, and as `cache.ensure` does.
+    that the grammar cannot meet, for a root with anything else in it (edited text, or text of other
+    settings or of another version of the grammar), and as `cache.ensure` does.
     """
     if data.kind != "toy":
         return
@@ -36,7 +36,7 @@ def ensure_text(data: Data) -> None:
         manifest.VerifiedDirectory(root, "a directory that data=toy wrote").verify()
         written = manifest.read(root / RECORD)
     except UserError as error:
-        has_record = (root / RECORD).exists()  # else it may be somebody's text
+        has_record = (root / RECORD).exists()  # otherwise, this may be a user's text
         hint = "remove it to have it written again" if has_record else "for your text: data=files"
         raise UserError(f"{error}; {hint}", error.code) from None
     if key := next((key for key in record if written.get(key) != record[key]), None):

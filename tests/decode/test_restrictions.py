@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from nmt.config.settings import Settings, with_decode
 from nmt.decode.beam import NEVER
+from nmt.decode.engine import NOT_EOS
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import Step, search, with_new_ngrams, with_required
-from nmt.decode.sources import NOT_EOS
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import RefusedLinesError, UserError
 from nmt.modeldir import Trained

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from nmt.checks import example
-from nmt.decode.engine import Hypothesis
+from nmt.decode.engine import Hypothesis, Source
 from nmt.decode.search import CHECK_EVERY
-from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
