@@ -36,7 +36,7 @@ class Progress(NamedTuple):
 
 
 class OutputStream:
-    """Stdout, a device or a pipe: what is written is not kept."""
+    """What a command writes; this one goes to stdout, a device or a pipe, and cannot be resumed."""
 
     progress = Progress()  # of an earlier command
 
@@ -47,13 +47,9 @@ class OutputStream:
         """Write the output of one line of the input."""
         self.file.write(record.encode())
 
-    def flush(self) -> None:
-        """Pass what was written to the reader."""
-        self.file.flush()
-
     def advance(self, lines: int, notes: Mapping[str, list[int]]) -> None:
         """Note that the output of the first `lines` lines is written."""
-        self.flush()
+        self.file.flush()
 
     def skip_finished(self, inputs: Iterable[Iterator[str]]) -> None:
         """Skip the lines that an earlier command has done."""

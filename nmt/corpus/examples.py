@@ -67,7 +67,7 @@ def draw_examples(
     copies = np.array(weights)[store.corpus_of(examples.first)]
     chance = random_of(seed, epoch, WEIGHTS).random(len(copies))
     rows = np.repeat(np.arange(len(copies)), np.floor(copies + chance).astype(np.int64))
-    lengths = {side: of_side[rows] for side, of_side in examples.lengths.items()}
+    lengths = {side: side_lengths[rows] for side, side_lengths in examples.lengths.items()}
     return Examples(examples.first[rows], examples.counts[rows], lengths)
 
 

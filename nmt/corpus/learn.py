@@ -29,21 +29,21 @@ def learn_bpe_sides(
     The segmenters keep the pieces of the frequent words of their side.
     """
     for symbol in tokenizers[0].symbols:  # nothing is learned from them
-        for of_words in words:
-            of_words.pop(symbol, None)
+        for word_counts in words:
+            word_counts.pop(symbol, None)
     total = words[0] + words[1]
     log.info("learning up to %d merges from %d different words", choice.merges, len(total))
     merges, pieces_of = learn_merges(total, choice.merges, choice.min_frequency)
-    counts = [count_pieces(of_words, merges, pieces_of) for of_words in words]
+    counts = [count_pieces(word_counts, merges, pieces_of) for word_counts in words]
     if choice.shared_vocabulary:
         counts = [counts[0] + counts[1]] * 2
     sides = []
-    for tokenizer, of_words, of_pieces in zip(tokenizers, words, counts, strict=True):
+    for tokenizer, word_counts, piece_counts in zip(tokenizers, words, counts, strict=True):
         # frequent pieces first; equal ones in the order of their characters, so that the
         # numbers do not depend on the order in which processes finished
-        pieces = sorted(of_pieces, key=lambda piece: (-of_pieces[piece], piece))
+        pieces = sorted(piece_counts, key=lambda piece: (-piece_counts[piece], piece))
         segmenter = Bpe(tokenizer, merges, pieces)
-        frequent = (word for word, _ in of_words.most_common(FREQUENT))
+        frequent = (word for word, _ in word_counts.most_common(FREQUENT))
         segmenter.remember({word: pieces_of[word] for word in frequent if word in pieces_of})
         sides.append(Side.of(segmenter, pieces))
     return sides

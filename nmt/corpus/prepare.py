@@ -67,23 +67,19 @@ def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> 
     digest = fingerprint(data, segmenter, sides, texts)
     final = Path(data.cache) / f"{data.name}-{digest[:12]}"
 
+    names = f"{data.train_source}, {data.train_target}"
+    if data.corpora:
+        names = ", ".join(f"{n} {c.tag or ''}".strip() for n, c in sorted(data.corpora.items()))
+    log.info("corpus: %s (%s)", data.name, names)
+
     def make(directory: Path) -> None:
-        log_corpus(data)
         counted = Preparation(data, segmenter, sides, texts).write(directory)
         versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
         (directory / REPORT).write_bytes(manifest.dump(counted | {"versions": versions}))
         (directory / FACTS).write_bytes(manifest.dump(_facts(digest, counted)))
 
-    if not cache.ensure(final, make, f"data.cache={data.cache}"):
-        log_corpus(data)
+    cache.ensure(final, make, f"data.cache={data.cache}")
     return load(final)
-
-
-def log_corpus(data: Data) -> None:
-    text = f"{data.train_source}, {data.train_target}"
-    if data.corpora:
-        text = ", ".join(f"{n} {c.tag or ''}".strip() for n, c in sorted(data.corpora.items()))
-    log.info("corpus: %s (%s)", data.name, text)
 
 
 def count_known(prepared: Prepared, source: Path, target: Path) -> tuple[int, int]:

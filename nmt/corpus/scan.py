@@ -11,7 +11,7 @@ from nmt.config.data import Data
 from nmt.corpus.pairs import SIDES
 from nmt.errors import Exit, UserError
 from nmt.text.lines import open_lines, raw_lines, side_file
-from nmt.toy.recipe import ensure_text
+from nmt.toy import ensure_text
 
 SPLITS = ("train", "dev")
 CHUNK = 5000  # lines that one worker takes at once
@@ -126,5 +126,5 @@ def scan_files(data: Data) -> dict[str, list[ParallelText]]:
 def _scan_pair(files: dict[str, Path], hint: str) -> tuple[Scan, Scan]:
     """Scan two parallel files, by the keys that name them, which stand for {} in the hint."""
     source, target = (side_file(str(path), hint.format(key)) for key, path in files.items())
-    of_source = scan(source)
-    return of_source, scan(target, partner=of_source)
+    scanned = scan(source)
+    return scanned, scan(target, partner=scanned)

@@ -119,8 +119,8 @@ class Preparation:
                 for chunk, counts, words in track(chunks, title, text.sizes()):
                     cleaned.append(chunk)
                     self.counts[split].update(counts)
-                    for of_side, of_chunk in zip(self.words, words, strict=False):
-                        of_side.update(of_chunk)
+                    for of_side, chunk_hashes in zip(self.words, words, strict=False):
+                        of_side.update(chunk_hashes)
         return cleaned
 
     def number(self, split: str, chunks: Sequence[CleanedChunk], path: Path) -> None:
@@ -134,9 +134,9 @@ class Preparation:
         def parts(pool: WorkerPool) -> Iterator[Pairs]:
             numbered = in_order(pool, self._number_chunk, chunks)
             sizes = [chunk.pairs for chunk in chunks]
-            for pairs, of_chunk, outcomes in track(numbered, f"segmenting {split}", sizes):
+            for pairs, chunk_hashes, outcomes in track(numbered, f"segmenting {split}", sizes):
                 counts.update(outcomes)
-                hashes.append(of_chunk)
+                hashes.append(chunk_hashes)
                 yield pairs
 
         names, tagged = [text.corpus for text in texts], [bool(text.tag) for text in texts]
@@ -225,7 +225,7 @@ class Preparation:
                 side.vocabulary.ids(side.segmenter.segment(words))
                 for side, words in zip(self.sides, pair.words, strict=True)
             ]
-            lengths = [len(of_side) - 1 for of_side in ids]
+            lengths = [len(side_ids) - 1 for side_ids in ids]
             outcome = self._decide(lengths, chunk.text.split)
             for measure, number in zip(report.MEASURES, (1, *lengths), strict=True):
                 counts[chunk.text.corpus, outcome, measure] += number
@@ -233,8 +233,8 @@ class Preparation:
                 continue
             lines.append(pair.line)
             hashes.append(pair.hash)
-            for name, of_side in zip(SIDES, ids, strict=True):
-                rows[name].append(of_side)
+            for name, side_ids in zip(SIDES, ids, strict=True):
+                rows[name].append(side_ids)
             for name, values in self._expand_columns(chunk.text, pair).items():
                 columns[name] += values
         arrays = {name: np.array(values, np.int32) for name, values in columns.items()}

@@ -45,18 +45,18 @@ def align(
     pieces, outputs, surfaces = list[str](), list[str](), list[str]()
     row = column = 0
     numbers = _word_numbers(line, [pair.text for pair, _ in parts])
-    for (pair, of_part), of_words in zip(parts, numbers, strict=True):
+    for (pair, part_attention), word_numbers in zip(parts, numbers, strict=True):
         text, strings = pair.protected
         inputs = source.segmenter.encode(text)[: len(pair.ids) - 1]
         output = target.vocabulary.pieces(pair.target)
         pieces += [*inputs, END]
         outputs += [*output, END]
         surfaces += _surfaces(target, output, strings)
-        height, width = of_part.shape
-        attention[row : row + height, column : column + width] = of_part
+        height, width = part_attention.shape
+        attention[row : row + height, column : column + width] = part_attention
         row, column = row + height, column + width
         shares = word_shares(source, _surfaces(source, inputs, strings), pair.text.split())
-        np.add.at(to_source[column - width : column - 1].T, of_words, shares.T)
+        np.add.at(to_source[column - width : column - 1].T, word_numbers, shares.T)
         to_source[column - 1, -1] = 1
     to_target = word_shares(target, surfaces, translation.split())
     to_target /= np.maximum(to_target.sum(0), 1e-9)
@@ -81,9 +81,9 @@ def _word_numbers(line: str, parts: Sequence[str]) -> Iterator[NDArray[np.int64]
         first, tag = min(matches, key=lambda match: (match[0] > start, match[1]))
         at = characters.rfind(text[:tag], 0, start)
         start = first + len(text) - tag
-        of_part = np.concatenate([owners[at : at + tag], owners[first:start]])
+        part_owners = np.concatenate([owners[at : at + tag], owners[first:start]])
         firsts = accumulate(map(len, part.split()), initial=0)
-        yield of_part[list(firsts)[:-1]]
+        yield part_owners[list(firsts)[:-1]]
 
 
 def _owners(words: Sequence[str]) -> NDArray[np.int64]:
@@ -113,8 +113,8 @@ def word_shares(side: Side, surfaces: Sequence[str], words: Sequence[str]) -> We
     shares = np.zeros((len(surfaces), len(words)), np.float32)
     starts = accumulate(map(len, surfaces), initial=0)
     for piece, (surface, start) in enumerate(zip(surfaces, starts, strict=False)):
-        of_piece = [i for i in indices[start : start + max(1, len(surface))] if i >= 0]
-        np.add.at(shares[piece], owners[of_piece], 1 / max(1, len(of_piece)))
+        piece_indices = [i for i in indices[start : start + max(1, len(surface))] if i >= 0]
+        np.add.at(shares[piece], owners[piece_indices], 1 / max(1, len(piece_indices)))
     return shares
 
 

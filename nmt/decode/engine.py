@@ -83,13 +83,12 @@ def within_memory(lengths: Sequence[int], batch_tokens: int, device: object) -> 
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        if len(lengths) == 1:
-            what, key = f"a line of {lengths[0]} pieces", "decode.max_source"
-        else:
-            what = f"a batch of {len(lengths)} lines of up to {max(lengths)} pieces"
-            key = f"batch_tokens than {batch_tokens}"
-        message = f"{what}: too much for the memory of {device}; give a smaller {key}"
-        raise UserError(message, Exit.NO_MEMORY) from None
+        batch = f"a batch of {len(lengths)} lines of up to {max(lengths)} pieces"
+        raise UserError(
+            f"{batch}: too much for the memory of {device}; give a smaller batch_tokens than "
+            f"{batch_tokens}, or decode.max_source",
+            Exit.NO_MEMORY,
+        ) from None
 
 
 class Engine(Protocol):

@@ -120,11 +120,11 @@ class LineReader:
                 raise UserError(f"{message}; they must be parallel", Exit.DATA)
             line, *rest = (line.removesuffix("\n").removesuffix("\r") for line in row)
             target = "" if targets is None else rest.pop()
-            of_columns = {
+            column_lines = {
                 name: ColumnLine(types[name], integers, f"column {name}, line {number}")
                 for name, integers in zip(columns, rest, strict=True)
             }
-            yield Line(number, line, of_columns, target)
+            yield Line(number, line, column_lines, target)
 
     def _column_types(self, columns: Mapping[str, Iterable[str]]) -> dict[str, str]:
         """Whether each column has integers per word or per sentence.
@@ -177,15 +177,15 @@ class LineReader:
         """
         limits = self.limits.source_limit, self.limits.target_limit
         longest = [most if limit is None else min(most, limit) for limit in limits]
-        for of_window in windows(lines, window):
-            for line in of_window:
+        for window_lines in windows(lines, window):
+            for line in window_lines:
                 pair = self.pair(line)
                 self._note(line, pair, notes)
                 if len(pair.ids) <= longest[0] and len(pair.target) <= longest[1]:
                     line.parts = [pair]
                 else:
                     notes.add("pairs", line.number, pair.length - 1)
-            yield of_window
+            yield window_lines
         notes.report(self.codes)
 
     def pair(self, line: Line, truncate: bool = False) -> Source:
@@ -273,10 +273,10 @@ class LineReader:
         groups = self.splitter.groups(line.text, self.most if auto else None)
         parts: list[Source] = []
         for text in groups:
-            of_group = self._within_limit(line, self.source(text), notes)
-            if not of_group:  # refused: half a translation would look like a whole one
+            group_parts = self._within_limit(line, self.source(text), notes)
+            if not group_parts:  # refused: half a translation would look like a whole one
                 return []
-            parts += of_group
+            parts += group_parts
         if len(groups) > 1:
             notes.add("sentences", line.number, whole.pieces)
         return parts

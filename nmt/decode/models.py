@@ -203,7 +203,7 @@ class CoveragePenalty:
         self._pieces = pieces  # [row, source]
         self._attended = torch.zeros(pieces.shape, device=pieces.device)  # [row, source]
 
-    def of_rows(self) -> Tensor:
+    def penalties(self) -> Tensor:
         """The penalty of each output [row] that ends now: weight x sum log min(attention, 1)."""
         logs = self._attended.clamp(LEAST, 1).log()
         return self.weight * torch.where(self._pieces, logs, 0).sum(1)
@@ -214,9 +214,9 @@ class CoveragePenalty:
             rows = parents.flatten()
             self._pieces, self._attended = self._pieces[rows], self._attended[rows]
         with ExitStack() as recorded:
-            of_models = [recorded.enter_context(record_layers(model)) for model in self.models]
+            recordings = [recorded.enter_context(record_layers(model)) for model in self.models]
             log_probs = self.step(tokens, parents)
-        means = [mean_over_layers(layers) for layers in of_models]
+        means = [mean_over_layers(layers) for layers in recordings]
         # hypotheses of one sentence are its queries
         self._attended = self._attended + torch.stack(means).mean(0).flatten(0, 1)
         return log_probs

@@ -64,8 +64,8 @@ class Notes:
         for kind, message in (WARNINGS | ERRORS).items():
             if kind in self.counts:
                 count, first, pieces = self.counts[kind]
-                of_longest = f"; longest: {pieces} pieces" if pieces else ""
-                text = message.format(note=f"{count} (first: line {first}{of_longest})", **facts)
+                longest_line = f"; longest: {pieces} pieces" if pieces else ""
+                text = message.format(note=f"{count} (first: line {first}{longest_line})", **facts)
                 if kind in ERRORS:
                     errors.append(text)
                 else:

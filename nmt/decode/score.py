@@ -91,4 +91,4 @@ def _log_probs(model: Transformer, batch_tokens: int, pairs: list[Source]) -> li
             log_probs = model.logits(row[: len(pair.target)]).float().log_softmax(-1)
             forced = to_device(torch.tensor(pair.target)[:, None], device)
             scores.append(log_probs.gather(1, forced)[:, 0])  # [target] of [target, vocab]
-        return [of_row.tolist() for of_row in to_host(scores)]
+        return [row.tolist() for row in to_host(scores)]

@@ -59,9 +59,9 @@ def search(
         for _ in extensions:
             extension = Extension(*islice(values, len(Extension._fields)))
             _close(extension, method, sentence, ids, closed)
-            of_sentence = torch.arange(len(ids))[:, None]
-            parts = ids[of_sentence, extension.next_parent], extension.token[:, :, None]
-            ids = torch.cat(parts, dim=2)
+            rows = torch.arange(len(ids))[:, None]
+            before = ids[rows, extension.next_parent]  # [live, next width, length]
+            ids = torch.cat([before, extension.token[:, :, None]], dim=2)
         going_on = is_open.nonzero()[:, 0]
         if len(going_on) < len(is_open):
             sentence, ids = sentence[going_on], ids[going_on]
@@ -81,18 +81,18 @@ def _close(
     closed: list[list[tuple[float, Hypothesis]]],
 ) -> None:
     """Add the outputs that a step closes, each with its rank; all tensors are on the host."""
-    row, column = extension.closed.nonzero().unbind(1)
-    if not len(row):
+    rows, columns = extension.closed.nonzero().unbind(1)
+    if not len(rows):
         return
-    facts = (t[row, column].tolist() for t in extension[1:4])
-    outputs = ids[row, extension.parent[row, column]].tolist()
+    facts = (t[rows, columns].tolist() for t in extension[1:4])
+    outputs = ids[rows, extension.parent[rows, columns]].tolist()
     length = ids.shape[2]
     norms = method.length_norm(length), method.length_norm(length + 1)  # without eos, and with it
-    outcomes = zip(sentence[row].tolist(), column.tolist(), outputs, *facts, strict=True)
-    for number, of_output, output, finished, log_prob, coverage in outcomes:
+    outcomes = zip(sentence[rows].tolist(), columns.tolist(), outputs, *facts, strict=True)
+    for number, column, output, finished, log_prob, coverage in outcomes:
         score = log_prob / norms[finished] + coverage
         hypothesis = Hypothesis(output, score, log_prob, finished, coverage)
-        closed[number].append((-score if method.best_first else of_output, hypothesis))
+        closed[number].append((-score if method.best_first else column, hypothesis))
 
 
 def with_required(
@@ -104,7 +104,7 @@ def with_required(
     """
     if not any(prefixes):
         return step
-    rows = [torch.tensor([*of_output, ANY]) for of_output in prefixes]  # ANY: so that none is empty
+    rows = [torch.tensor([*prefix, ANY]) for prefix in prefixes]  # ANY: so that none is empty
     table = to_device(pad_sequence(rows, batch_first=True, padding_value=ANY), device)
     sentence = torch.arange(len(prefixes), device=device)  # [rows]
     length = 0

@@ -127,7 +127,7 @@ class TorchEngine:
             if self.models[0].source_language is not None:
                 pieces = F.pad(pieces, (1, 0))  # a language needs no translation
             covering = CoveragePenalty(step, decode.coverage_penalty, pieces, self.models)
-            step, coverage_penalty = covering, covering.of_rows
+            step, coverage_penalty = covering, covering.penalties
         beam = Beam(
             limits,
             beam_size=decode.beam_size,

@@ -130,7 +130,7 @@ class Translator:
         parallel = self.reader.lines(lines, columns, prefixes, "target prefixes", first)
         with Scheduler(self.engine, self.workers) as scheduler:
             read = windows(parallel, self.decode.window)
-            submitted = (self._submit(n_best, scheduler, of_window) for of_window in read)
+            submitted = (self._submit(n_best, scheduler, window) for window in read)
             for window in scheduler.in_order(submitted, read_ahead):
                 translations = self._translations(window, n_best, align, scheduler.executor)
                 notes.update(window.notes)
@@ -160,28 +160,28 @@ class Translator:
     ) -> list[list[Translation]]:
         """The translations of each line, best first; notes unusual ones."""
         lines, results = window.lines, iter(collect(window.calls))
-        candidates = [self._candidates(line, [next(results) for _ in line.parts]) for line in lines]
+        by_line = [self._candidates(line, [next(results) for _ in line.parts]) for line in lines]
         if self.decode.mbr:  # also of an empty line, whose utility is its score: 0
-            texts = [[c.translation.text for c in of_line] for of_line in candidates]
-            rankings = [executor.submit(rank_by_utility, of_line) for of_line in texts]
-            candidates = [
-                [of_line[index].with_score(utility) for index, utility in ranking.result()]
-                for of_line, ranking in zip(candidates, rankings, strict=True)
+            texts = [[c.translation.text for c in candidates] for candidates in by_line]
+            rankings = [executor.submit(rank_by_utility, candidates) for candidates in texts]
+            by_line = [
+                [candidates[index].with_score(utility) for index, utility in ranking.result()]
+                for candidates, ranking in zip(by_line, rankings, strict=True)
             ]
-        for line, of_line in zip(lines, candidates, strict=True):
-            self._note(line, of_line[0], window.notes)
-        best = [of_line[:n_best] for of_line in candidates]
+        for line, candidates in zip(lines, by_line, strict=True):
+            self._note(line, candidates[0], window.notes)
+        by_line = [candidates[:n_best] for candidates in by_line]
         if not align:
-            return [[candidate.translation for candidate in of_line] for of_line in best]
+            return [[c.translation for c in candidates] for candidates in by_line]
         to_align = [
             (line.text, candidate.translation.text, candidate.pairs())
-            for line, of_line in zip(lines, best, strict=True)
-            for candidate in of_line
+            for line, candidates in zip(lines, by_line, strict=True)
+            for candidate in candidates
         ]
         alignments = self._alignments(to_align, executor)
         return [
-            [candidate.translation._replace(alignment=next(alignments)) for candidate in of_line]
-            for of_line in best
+            [c.translation._replace(alignment=next(alignments)) for c in candidates]
+            for candidates in by_line
         ]
 
     def _note(self, line: Line, best: Candidate, notes: Notes) -> None:
@@ -208,8 +208,8 @@ class Translator:
         alignments = list[Alignment]()
         parallel = self.reader.lines(lines, columns or {}, translations)
         window, most = self.decode.window, self._most_tokens
-        for of_window in self.reader.read_pairs(parallel, most, window, Notes()):
-            outputs = [(line.text, line.target, line.parts) for line in of_window]
+        for pairs in self.reader.read_pairs(parallel, most, window, Notes()):
+            outputs = [(line.text, line.target, line.parts) for line in pairs]
             alignments += self._alignments(outputs, WorkerPool())
         return alignments
 
@@ -222,20 +222,20 @@ class Translator:
         self, outputs: Sequence[tuple[str, str, list[Source]]], executor: Executor
     ) -> Iterator[Alignment]:
         """The alignment of each line, its translation, and the outputs of its parts."""
-        pairs = [pair for _, _, of_line in outputs for pair in of_line]
+        pairs = [pair for _, _, parts in outputs for pair in parts]
         attend = self.engine.cross_attention
         weights = iter(compute_in_batches(executor, attend, pairs, self._most_tokens))
-        for line, translation, of_line in outputs:
-            parts = [(pair, next(weights)) for pair in of_line]
+        for line, translation, pairs_of_line in outputs:
+            parts = [(pair, next(weights)) for pair in pairs_of_line]
             yield align(line, translation, parts, self.source, self.target)
 
-    def _candidates(self, line: Line, of_parts: list[list[Hypothesis]]) -> list[Candidate]:
+    def _candidates(self, line: Line, part_outputs: list[list[Hypothesis]]) -> list[Candidate]:
         """Join the outputs of the parts of a line, best first; a line without parts stays empty."""
-        if not of_parts:
+        if not part_outputs:
             return [Candidate(Translation("", 0.0), [])]
         decode, candidates = self.decode, list[Candidate]()
         alpha = 0.0 if decode.method == "sample" else decode.alpha
-        for hypotheses in zip(*of_parts, strict=False):  # one of each part
+        for hypotheses in zip(*part_outputs, strict=False):  # one of each part
             length = sum(decode.pieces_before + len(h.ids) + h.finished for h in hypotheses)
             penalty = length_penalty(length, alpha, decode.length_penalty)
             score = sum(h.log_prob for h in hypotheses) / penalty

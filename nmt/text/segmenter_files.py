@@ -30,8 +30,8 @@ def sides_of_files(data: Data, choice: Segmentation) -> Sides:
     paths = (choice.source_vocabulary, choice.target_vocabulary or choice.source_vocabulary)
     pieces = [_pieces(Path(path), choice.min_frequency) for path in paths]
     return [
-        Side.of(Bpe(tokenizer, merges, of_side), of_side)
-        for tokenizer, of_side in zip((source, target), pieces, strict=True)
+        Side.of(Bpe(tokenizer, merges, side_pieces), side_pieces)
+        for tokenizer, side_pieces in zip((source, target), pieces, strict=True)
     ]
 
 

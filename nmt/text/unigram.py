@@ -175,8 +175,8 @@ class NBest:
         pieces, sampled, start = self._vocabulary.pieces(ids), list[int](), 0
         for is_known, run in groupby(piece in self._probable for piece in pieces):
             end = start + len([*run])
-            of_run = ids[start:end]
-            sampled += self._run(of_run, "".join(pieces[start:end])) if is_known else of_run
+            run_ids = ids[start:end]
+            sampled += self._run(run_ids, "".join(pieces[start:end])) if is_known else run_ids
             start = end
         return sampled
 

@@ -97,11 +97,7 @@ def test_each_line_is_answered_before_the_next_is_written(
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        ("因为昨天晚上下了很大的雨\n河水涨得很高\n" * 9).encode("utf-16-le"),
-        gzip.compress(b"w1 w2\n" * 50, mtime=0),
-    ],
+    "content", [("w1 w2\nw3\n" * 9).encode("utf-16-le"), gzip.compress(b"w1 w2\n" * 50, mtime=0)]
 )
 def test_a_pipe_that_gives_forty_bytes_at_first_is_refused(
     content: bytes,
