@@ -1,6 +1,5 @@
 """From lines of text, with columns and translations, to what a model reads: parts and limits."""
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -21,8 +20,6 @@ from nmt.text.vocab import EOS, UNK
 
 if TYPE_CHECKING:  # exported models are translated without torch
     from nmt.model.transformer import Transformer
-
-log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -92,7 +89,6 @@ class LineReader:
         corpora = getattr(self.settings.data, "corpora", {}).values()
         if corpora and all(corpus.tag for corpus in corpora):
             self.codes |= tags
-        self._has_warned = False  # of an unfit prefix
 
     def lines(
         self,
@@ -151,12 +147,8 @@ class LineReader:
     def read(self, line: Line, notes: Notes) -> None:
         """Set the parts of a line; none if its translation is empty, or is left empty."""
         whole = self.source(line.text)
-        prefix, reason = self._prefix(line.target, whole) if line.target else ([], "")
-        if reason:
-            if not self._has_warned:
-                message = "target prefix, line %d: %s; its line is left empty"
-                log.warning(message, line.number, reason)
-            self._has_warned = True
+        prefix = self._prefix(line.target, whole) if line.target else []
+        if prefix is None:
             notes.add("unfit", line.number)
             return
         self._note(line, whole, notes)
@@ -245,22 +237,15 @@ class LineReader:
         limit = int(self.decode.max_length_ratio * pieces) + self.decode.max_length_offset
         return within_table(limit, self.limits.target_limit)
 
-    def _prefix(self, target: str, source: Source) -> tuple[list[int], str]:
-        """The ids that begin a translation, without eos; and why none can begin so, or ""."""
+    def _prefix(self, target: str, source: Source) -> list[int] | None:
+        """The ids that begin a translation, without eos; None if no translation can begin so."""
         text = self.side.protection.insert_placeholders(target, source.protected.strings)
         ids = self.target.ids(text)[:-1]
         limit = self._longest_output(min(source.pieces, self.longest))
         if self.decode.length == "forced":  # which a prefix makes longer
             limit = within_table(len(ids), self.limits.target_limit)
-        reason = ""
-        if UNK in ids:
-            piece = self.target.segmenter.encode(text)[ids.index(UNK)]
-            reason = f"the model does not know the piece {piece!r}"
-        elif ids and not source.pieces:
-            reason = "the line of the text is empty, and so is its translation; empty both"
-        elif len(ids) > limit:
-            reason = f"has {len(ids)} pieces, but the translation may have {limit}; shorten it"
-        return ids, reason
+        belongs_to_text = source.pieces or not ids
+        return ids if UNK not in ids and belongs_to_text and len(ids) <= limit else None
 
     def _parts(self, line: Line, whole: Source, notes: Notes) -> list[Source]:
         """The texts that are translated for a line: itself, or the parts that decode.split makes.

@@ -58,8 +58,8 @@ def adapt(member: Trained, decode: Decode) -> Trained:
 def combine(members: Sequence[Trained]) -> Trained:
     """Return the first model of an ensemble, with settings and facts that hold for all of them.
 
-    Models may differ in encoding, size and training. Raises UserError where segmenter or vocabulary
-    is not that of the first, and where no member's corpus had all columns that they read.
+    Models may differ in encoding, size and training. Raises UserError if segmenter or vocabulary of
+    one differs from the first. Settings are from a corpus that had the columns that they read.
     """
     first = members[0]
     for number, other in enumerate(members[1:], start=2):
@@ -73,14 +73,9 @@ def combine(members: Sequence[Trained]) -> Trained:
     if len(members) == 1:
         return first
     read = {name for member in members for name in member.model.columns} - {WORDS}
-    complete = [m.settings for m in members if read <= set(columns_of(m.settings.data))]
-    if not complete:
-        raise UserError(
-            f"columns {', '.join(sorted(read))}: no model of the ensemble had all of them in its "
-            "corpus; leave out the models that read other columns"
-        )
+    settings = max((m.settings for m in members), key=lambda s: len(read & {*columns_of(s.data)}))
     longest = least(member.facts["longest_source"] for member in members)
-    return first._replace(settings=complete[0], facts={**first.facts, "longest_source": longest})
+    return first._replace(settings=settings, facts={**first.facts, "longest_source": longest})
 
 
 def set_precision(models: Sequence[Transformer], precision: str) -> tuple[list[Transformer], bool]:

@@ -27,8 +27,8 @@ ERRORS = {
     "columns and target prefixes, or choose decode.too_long=split",
     "pairs": "pairs of which a side has more pieces than a batch (batch_tokens) or the encoding "
     "holds, their lines left empty: {note}; split them, or raise batch_tokens",
-    "unfit": "target prefixes with which no translation can begin, their lines left empty: {note}; "
-    "change or empty them",
+    "unfit": "target prefixes of unknown pieces, longer than their translation may be, or of empty "
+    "lines, their lines left empty: {note}; change or empty them",
 }  # kind of unusual line -> why it is left empty
 
 log = logging.getLogger(__name__)

@@ -47,12 +47,17 @@ def test_training_goes_on_from_a_parent_on_other_text_with_its_pieces(
     assert train(child) == 0
     assert "step 0 computes as the parent" in (err := capsys.readouterr().err)
     assert "unknown pieces: source 0.0 %" not in err, "haus has not all letters of katze"
-    theirs, ours = modeldir.load(tmp_path / "parent"), modeldir.load(tmp_path / "child")
-    assert ours.source.to_json() == theirs.source.to_json()
-    assert ours.settings.segmenter == theirs.settings.segmenter
-    assert ours.settings.encoding == {"relative": theirs.settings.encoding["relative"]}
-    assert ours.settings.data.normalize == "nfkc"
-    assert not any(map(torch.equal, ours.model.parameters(), theirs.model.parameters()))
+    parent_model, child_model = (
+        modeldir.load(tmp_path / "parent"),
+        modeldir.load(tmp_path / "child"),
+    )
+    assert child_model.source.to_json() == parent_model.source.to_json()
+    assert child_model.settings.segmenter == parent_model.settings.segmenter
+    assert child_model.settings.encoding == {"relative": parent_model.settings.encoding["relative"]}
+    assert child_model.settings.data.normalize == "nfkc"
+    assert not any(
+        map(torch.equal, child_model.model.parameters(), parent_model.model.parameters())
+    )
     shutil.rmtree(tmp_path / "parent")
     shutil.rmtree(tmp_path / "cache")
     longer = [argument.replace("max_steps=2", "max_steps=3") for argument in child]
