@@ -40,29 +40,29 @@ def command(argv: list[str]) -> None:
     )
     parser.add_argument("train", type=Path, help="SCAN's training file of a split")
     parser.add_argument("test", type=Path, help="SCAN's test file of the same split")
-    parser.add_argument("directory", type=Path, help="made if need be")
+    parser.add_argument("directory", type=Path, help="created if missing")
     parser.add_argument("--longest", type=int, metavar="N", help="actions of training, at most")
-    asked = parser.parse_args(argv)
-    seen, test = read(asked.train), read(asked.test)
-    if asked.longest is not None:
+    options = parser.parse_args(argv)
+    seen, test = read(options.train), read(options.test)
+    if options.longest is not None:
         both, seen, test = [*seen, *test], [], []
         for pair in both:
-            (seen if len(pair.action.split()) <= asked.longest else test).append(pair)
+            (seen if len(pair.action.split()) <= options.longest else test).append(pair)
     train = [pair for pair in seen if not is_dev(pair)]
     dev = [pair for pair in seen if is_dev(pair)]
     for name, pairs in (("train", train), ("dev", dev), ("test", test)):
         if not pairs:
-            raise UserError(f"{asked.train}: too few lines for a {name} set", Exit.DATA)
+            raise UserError(f"{options.train}: too few lines for a {name} set", Exit.DATA)
     try:
-        asked.directory.mkdir(parents=True, exist_ok=True)
+        options.directory.mkdir(parents=True, exist_ok=True)
         for name, pairs in (("train", train), ("dev", dev), ("test", test)):
             for side in Pair._fields:
                 text = "".join(f"{getattr(pair, side)}\n" for pair in pairs)
-                atomic.replace(asked.directory / f"{name}.{side}", text.encode())
+                atomic.replace(options.directory / f"{name}.{side}", text.encode())
     except OSError as error:
-        raise UserError(f"{asked.directory}: {error.strerror}", Exit.CANT_CREATE) from None
+        raise UserError(f"{options.directory}: {error.strerror}", Exit.CANT_CREATE) from None
     sys.stdout.write(
-        f"{asked.directory}: train {len(train):,}, dev {len(dev):,}, test {len(test):,} pairs\n"
+        f"{options.directory}: train {len(train):,}, dev {len(dev):,}, test {len(test):,} pairs\n"
     )
 
 
@@ -81,7 +81,7 @@ def read(path: Path) -> list[Pair]:
 
 
 def is_dev(pair: Pair) -> bool:
-    """Whether a training pair belongs to the development set: by its command, not its place."""
+    """Whether a training pair belongs to the development set: by its command, not its line."""
     digest = hashlib.sha256(pair.command.encode()).digest()
     return int.from_bytes(digest[:8], "big") % DEV == 0
 

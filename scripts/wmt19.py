@@ -92,7 +92,7 @@ class Job(NamedTuple):
 def command(argv: list[str]) -> None:
     parser = Parser("python -m scripts.wmt19", about=__doc__)
     add = parser.add_argument
-    add("recipe", help=f"{' or '.join(RECIPES)}, or a TOML file like theirs")
+    add("recipe", help=f"{' or '.join(RECIPES)}, or a TOML file like scripts/wmt19/*.toml")
     add("stage", nargs="?", choices=STAGES, help="one stage alone")
     add("--root", type=Path, metavar="DIR", help="of the text (default data/wmt19_...)")
     files = "files fetched by hand: archives, and test sets as newstest2014.de; may be repeated"
@@ -224,7 +224,7 @@ def find_archive(job: Job, corpus: CorpusSource) -> Path | None:
 
 
 def download_archives(job: Job) -> None:
-    """Get an archive of each corpus; one that is unavailable does not stop the others."""
+    """Get an archive of each corpus; an unavailable one does not stop the rest."""
     why: list[str] = []
     for corpus in job.recipe.corpora:
         if not find_archive(job, corpus):
@@ -294,13 +294,13 @@ def fetch_set(registered: str, languages: list[str]) -> list[Path]:
 
 
 def read_text(path: Path) -> bytes:
-    """The bytes of a file whose last line ends as all others do."""
+    """The bytes of a file, with an LF at the end of its last line, too."""
     text = path.read_bytes()
     return text if text.endswith(b"\n") else text + b"\n"
 
 
 def write_tests(job: Job) -> None:
-    """Write all sets, and files of several; one that is unavailable does not stop the others."""
+    """Write all sets, and files of several; an unavailable one does not stop the rest."""
     texts, why = dict[str, list[bytes]](), list[str]()
     for name, expected in job.recipe.sets.items():
         try:

@@ -26,7 +26,7 @@ from nmt.config.data import TOY_KEYS
 from nmt.config.settings import GROUPS, Settings, freeze
 from nmt.corpus.prepare import Prepared, prepare
 from nmt.evaluation.testsets import corpus_test_files
-from nmt.toy.recipe import write
+from nmt.toy import write_text
 from nmt.training.directory import open_run
 from nmt.training.run import fit
 from tests import composing
@@ -220,7 +220,7 @@ def test_flipping_a_key_of_the_embedded_corpus_shows(tmp_path: Path) -> None:
     def draw(**change: Any) -> dict[str, str]:
         place = tmp_path / "-".join(["toy", *change])
         place.mkdir()
-        write(replace(small, **change), place)
+        write_text(replace(small, **change), place)
         return {name: digest for name, digest in tiny.tree(place).items() if name.endswith(".de")}
 
     plain = draw()

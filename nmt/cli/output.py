@@ -36,7 +36,7 @@ class Progress(NamedTuple):
 
 
 class OutputStream:
-    """Stdout, a device or a pipe: what is written is not kept."""
+    """What a command writes; this one goes to stdout, a device or a pipe, and cannot be resumed."""
 
     progress = Progress()  # of an earlier command
 
@@ -47,13 +47,9 @@ class OutputStream:
         """Write the output of one line of the input."""
         self.file.write(record.encode())
 
-    def flush(self) -> None:
-        """Pass what was written to the reader."""
-        self.file.flush()
-
     def advance(self, lines: int, notes: Mapping[str, list[int]]) -> None:
         """Note that the output of the first `lines` lines is written."""
-        self.flush()
+        self.file.flush()
 
     def skip_finished(self, inputs: Iterable[Iterator[str]]) -> None:
         """Skip the lines that an earlier command has done."""
@@ -176,11 +172,11 @@ def partial_files(path: Path) -> tuple[Path, Path]:
 def check_files(output: str | None, inputs: Sequence[str]) -> None:
     """Refuse stdin as two inputs, an output that cannot be made, and one that is an input."""
     if inputs.count("-") > 1:
-        raise UserError("-: stdin can be one of the texts only; give files for the others")
+        raise UserError("-: stdin can be one of the texts only; give files for the rest")
     if output is None or not _is_file(output):
         return
     path = Path(output)
-    if not path.parent.exists():  # a misspelling: no directory is made for lines that grow
+    if not path.parent.exists():  # probably misspelled: no directory is created for it
         raise outputs.unwritable(path, OSError(errno.ENOENT, os.strerror(errno.ENOENT)))
     outputs.check_writable([path])
     outputs.check_writable(partial_files(path))  # a directory may have no name for them: /
@@ -254,7 +250,7 @@ def _open_plain(name: str | None) -> Iterator[OutputStream]:
 
 
 def write_outputs(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:
-    """Show a table, then write its files, even if others or stdout cannot be written.
+    """Show a table, then write its files, each even if stdout or another file cannot be written.
 
     Raises UserError (74) that names the failed files, or the error of stdout.
     """

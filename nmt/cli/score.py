@@ -50,8 +50,8 @@ def command(argv: list[str]) -> None:
 
             from nmt import modeldir
             from nmt.decode.models import adapt
+            from nmt.decode.notes import Notes
             from nmt.decode.score import score_translations
-            from nmt.decode.sources import Notes
             from nmt.system.device import pick, set_up
             from nmt.system.resources import keep_memory
 

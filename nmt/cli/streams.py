@@ -16,11 +16,11 @@ log = logging.getLogger(__name__)
 
 
 def prepare_standard_streams() -> None:
-    """Make the standard streams ready for any text, and keep their places from other files.
+    """Make the standard streams ready for any text, and keep their descriptors from other files.
 
-    Of a stream that is closed (`<&-`), the next file to be opened would take the place, and get
-    what is meant for the stream; Python has None for it then. What the encoding of stdout does not
-    have is written as \\xNN: a table is of more use so than not at all.
+    If a stream is closed (`<&-`), Python has None for it, and the next file to be opened would get
+    its descriptor, and what is written to it. Characters that the encoding of stdout lacks are
+    written as \\xNN, so that a table can be shown at all.
     """
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if stream is None:
@@ -42,7 +42,7 @@ def open_input(name: str) -> AbstractContextManager[Iterable[bytes]]:
 
 
 def is_complete(name: str) -> bool:
-    """Whether an input's lines are all there, as those of a file; a pipe's may depend on answers.
+    """Whether all lines of an input exist, as in a file; a pipe may wait for our output.
 
     A stdin that is a Python object and no descriptor counts as complete.
     """

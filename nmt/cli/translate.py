@@ -22,7 +22,7 @@ from nmt.errors import UserError
 
 if TYPE_CHECKING:
     from nmt.config.settings import Decode
-    from nmt.decode.sources import Notes
+    from nmt.decode.notes import Notes
     from nmt.decode.translator import Translation, Translator
     from nmt.exchange.engines import LoadedModels
 
@@ -42,9 +42,9 @@ The output for each line:
   --json           {"line": 1, "source": ..., "translations": [{"text": ..., "score": ...}]}
 
 Several models are an ensemble: each piece is chosen by the mean of their probabilities. They need
-equal segmenters and vocabularies; the search settings are those of the first.
-Some models read integers for each word, such as dependency heads: --columns heads=FILE,order=FILE,
-line N of each file for line N of INPUT.
+equal segmenters and vocabularies; the first has the search settings.
+Some models read integers for each word (dependency heads, for example): --columns
+heads=FILE,order=FILE, line N of each file for line N of INPUT.
 Line N of --target-prefix FILE is the beginning of translation N, in whole words.
 SCORE is the log-probability divided by the length penalty; of a sample, the log-probability under
 the unchanged model (temperature 1, all tokens); with decode.mbr=N, the expected chrF2, from 0 to
@@ -54,13 +54,13 @@ same command continues from there, with identical output. OUTPUT.part.json recor
 
 MODEL may also be a directory that nmt-export wrote for CTranslate2 (extra ct2). CTranslate2 then
 translates; it has no sampling, --alignment, --target-prefix, or limits on an output but its length.
---engine ctranslate2 exports the model so, once, compares the two as nmt-export does, and keeps the
-export beside the checkpoint; what CTranslate2 cannot do is an error. --engine auto does the same on
-CPUs, and otherwise says why nmt translates.
+--engine ctranslate2 exports the model once, verifies the export as nmt-export does, and keeps it
+next to the checkpoint; what CTranslate2 cannot do is an error. --engine auto does the same on CPUs,
+or says why nmt translates.
 """
 
 ENGINE = "what translates (default: nmt, and CTranslate2 for a directory of nmt-export)"
-SETTING = re.compile(r"[\w.+~]+=")  # a file of such a name is still ./a=b
+SETTING = re.compile(r"[\w.+~]+=")  # a file named a=b is typed as ./a=b
 LONG = 60  # seconds after which CTranslate2 is mentioned, if it could translate
 TEXT = ""  # the name of the text among the streams; columns have names
 PREFIX = "--target-prefix"  # that of the beginnings of the translations
@@ -77,7 +77,7 @@ def command(argv: list[str]) -> None:
         # torch takes seconds to import: --help and wrong arguments are answered before
         with pause_gc():
             from nmt.config.settings import with_decode
-            from nmt.decode.sources import Notes
+            from nmt.decode.notes import Notes
             from nmt.exchange import engines
             from nmt.system.resources import keep_memory
 
@@ -182,7 +182,7 @@ def make_records(
     done: int,
     notes: "Notes",
 ) -> Generator[tuple[int, str], None, None]:
-    """The number of each line after those done, and what is to be written for it, LF included."""
+    """The number of each line after `done` lines, and its output, LF included."""
     from tqdm import tqdm
 
     lines, sources = tee(streams[TEXT])  # remembers what is not yet translated: some windows

@@ -95,7 +95,7 @@ class Corpus:
 class Data:
     """A parallel corpus in pairs of text files, one sentence per line, and what is kept of it.
 
-    data=toy writes its files itself (nmt.toy.recipe); its lengths are words of the source.
+    data=toy writes its files itself (nmt.toy); its lengths are words of the source.
     """
 
     kind: Literal["files", "toy"] = key("files", "where the text comes from")

@@ -57,7 +57,7 @@ class Batches:
 
     The budget counts the tokens of one side (or of each pair's longer one), with EOS and padding.
     Pairs are sorted by length, equal ones in random order, so that a batch has little padding;
-    then the batches are shuffled. A pair longer than the budget is a batch of its own.
+    then the batches are shuffled. A pair longer than the budget is a batch by itself.
 
     With `joining` or weights of corpora, other examples are drawn in each epoch, and epochs may
     differ in their number of batches. With `segmentation`, text is segmented at random when a batch

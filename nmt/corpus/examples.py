@@ -24,7 +24,7 @@ class Joining(NamedTuple):
 
     max_lines: int  # consecutive lines of an example
     share: float  # of the examples that should have several lines, as far as the text allows it
-    max_length: int  # pieces of a side of such an example, without eos
+    max_length: int  # pieces of a side of an example of several lines, without eos
     within: str | None  # column with an integer per line: only lines of equal ones; None: any
 
 
@@ -67,7 +67,7 @@ def draw_examples(
     copies = np.array(weights)[store.corpus_of(examples.first)]
     chance = random_of(seed, epoch, WEIGHTS).random(len(copies))
     rows = np.repeat(np.arange(len(copies)), np.floor(copies + chance).astype(np.int64))
-    lengths = {side: of_side[rows] for side, of_side in examples.lengths.items()}
+    lengths = {side: side_lengths[rows] for side, side_lengths in examples.lengths.items()}
     return Examples(examples.first[rows], examples.counts[rows], lengths)
 
 
@@ -119,7 +119,7 @@ def _fits(
     fits = lines[last] - lines[first] == counts - 1
     values = [] if joining.within is None else [store.columns[joining.within]]
     for value in [*values, store.languages] if store.codes else values:
-        borders = np.cumsum(np.diff(value, prepend=0) != 0)  # up to each pair, its own included
+        borders = np.cumsum(np.diff(value, prepend=0) != 0)  # up to and including each pair
         fits &= borders[last] == borders[first]
     for side in SIDES:
         fits &= _pieces(store, side, first, counts) <= joining.max_length

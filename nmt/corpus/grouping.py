@@ -20,8 +20,8 @@ def by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
 def batch_starts(lengths: NDArray[np.integer[Any]], budget: int) -> NDArray[np.int64]:
     """Return where each batch starts among items that are sorted by length, the longest first.
 
-    Count x greatest length of a batch is at most the budget; an item that is longer than the whole
-    budget is a batch of its own.
+    Count x greatest length of a batch is at most the budget; an item longer than the whole budget
+    is a batch by itself.
     """
     starts, start = [], 0
     while start < len(lengths):

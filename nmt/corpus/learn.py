@@ -2,13 +2,12 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
 
 from nmt.config.data import Segmentation
 from nmt.corpus.pairs import SIDES
-from nmt.corpus.passes import CleanedChunk
 from nmt.system.progress import track
 from nmt.text.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
 from nmt.text.bpe_learner import END, learn
@@ -30,40 +29,31 @@ def learn_bpe_sides(
     The segmenters keep the pieces of the frequent words of their side.
     """
     for symbol in tokenizers[0].symbols:  # nothing is learned from them
-        for of_words in words:
-            of_words.pop(symbol, None)
+        for word_counts in words:
+            word_counts.pop(symbol, None)
     total = words[0] + words[1]
     log.info("learning up to %d merges from %d different words", choice.merges, len(total))
     merges, pieces_of = learn_merges(total, choice.merges, choice.min_frequency)
-    counts = [count_pieces(of_words, merges, pieces_of) for of_words in words]
+    counts = [count_pieces(word_counts, merges, pieces_of) for word_counts in words]
     if choice.shared_vocabulary:
         counts = [counts[0] + counts[1]] * 2
     sides = []
-    for tokenizer, of_words, of_pieces in zip(tokenizers, words, counts, strict=True):
+    for tokenizer, word_counts, piece_counts in zip(tokenizers, words, counts, strict=True):
         # frequent pieces first; equal ones in the order of their characters, so that the
         # numbers do not depend on the order in which processes finished
-        pieces = sorted(of_pieces, key=lambda piece: (-of_pieces[piece], piece))
+        pieces = sorted(piece_counts, key=lambda piece: (-piece_counts[piece], piece))
         segmenter = Bpe(tokenizer, merges, pieces)
-        frequent = (word for word, _ in of_words.most_common(FREQUENT))
+        frequent = (word for word, _ in word_counts.most_common(FREQUENT))
         segmenter.remember({word: pieces_of[word] for word in frequent if word in pieces_of})
         sides.append(Side.of(segmenter, pieces))
     return sides
 
 
 def learn_unigram_sides(
-    choice: Segmentation, tokenizers: Sequence[Tokenizer], chunks: Sequence[CleanedChunk]
+    choice: Segmentation, tokenizers: Sequence[Tokenizer], lines: Sequence[Iterable[str]]
 ) -> list[Side]:
-    """Learn a SentencePiece model for each side, or one for both, from the pairs of chunks."""
-    total = sum(chunk.full for chunk in chunks)
-    chosen = min(choice.training_lines, total) if choice.training_lines else total
-
-    def lines(side: int) -> Iterator[str]:
-        pairs = (pair.words for chunk in chunks for pair in chunk.read())
-        for seen, words in enumerate(filter(all, pairs)):
-            if (seen + 1) * chosen // total > seen * chosen // total:  # evenly spread
-                yield tokenizers[side].without_symbols(words[side])
-
-    texts = [lines(side) for side in range(len(SIDES))]
+    """Learn a SentencePiece model for each side, or one for both, from the lines of both sides."""
+    texts = [map(t.without_symbols, text) for t, text in zip(tokenizers, lines, strict=True)]
     models = []
     for text in [chain(*texts)] if choice.shared_vocabulary else texts:
         log.info("learning %d unigram pieces", choice.vocabulary_size)

@@ -94,7 +94,7 @@ class Pairs:
         return np.array(self.corpora.tagged, np.int64)[self.corpus_of(rows)]
 
     def locate(self, row: int) -> str:
-        """The line number of a pair in its file; of several corpora, after the name of its own."""
+        """The line number of a pair in its file, after the name of its corpus if it has one."""
         if self.corpora is None:
             return str(self.lines[row])
         corpus = int(self.corpus_of(np.array([row]))[0])
@@ -114,15 +114,15 @@ class Pairs:
         return cls(lines, ids, offsets, *args)
 
     def select(self, rows: NDArray[np.integer[Any]]) -> "Pairs":
-        ids, offsets, places = {}, {}, {}
+        ids, offsets, indices = {}, {}, {}
         for side in SIDES:
             starts = self.offsets[side][rows].astype(np.int64)
             lengths = self.offsets[side][rows + 1].astype(np.int64) - starts
-            places[side] = spans(starts, lengths)
-            ids[side] = self.ids[side][places[side]]
+            indices[side] = spans(starts, lengths)
+            ids[side] = self.ids[side][indices[side]]
             offsets[side] = np.append(0, np.cumsum(lengths))
         columns = {
-            name: values[rows if self.per[name] == "sentence" else places["source"]]
+            name: values[rows if self.per[name] == "sentence" else indices["source"]]
             for name, values in self.columns.items()
         }
         return Pairs(self.lines[rows], ids, offsets, self.per, columns, self.corpora, self.codes)

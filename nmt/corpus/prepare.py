@@ -18,10 +18,9 @@ from nmt.config.data import TOY_KEYS, Data, Segmentation, columns_of, symbols_of
 from nmt.config.settings import is_path
 from nmt.corpus import scan
 from nmt.corpus.pairs import HASHES, SIDES, Pairs, PairStore
-from nmt.corpus.passes import hash_pair
 from nmt.corpus.sampling import make_samplers
 from nmt.corpus.scan import ParallelText
-from nmt.corpus.steps import Preparation
+from nmt.corpus.steps import Preparation, hash_pair
 from nmt.errors import Exit, UserError
 from nmt.system import manifest
 from nmt.text.lines import read_parallel, read_text
@@ -35,7 +34,7 @@ FORMAT = 6  # raise it when the same input results in another prepared corpus
 FACTS, REPORT = "facts.json", "report.json"
 # settings of where text is and how fast it is prepared, which do not change the result
 IRRELEVANT_KEYS = (
-    {*TOY_KEYS}  # the text is what they made of it
+    {*TOY_KEYS}  # they decide the text, which is hashed itself
     | {"name", "root", "cache", "workers", "columns", "corpora", "protected"}
     | {"join", "join_share", "join_length", "join_within"}  # lines are joined in training
     | {"bpe_dropout", "subword_alpha", "subword_nbest"}  # and segmented at random
@@ -63,28 +62,24 @@ def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> 
     the text, and `segmenter` is only recorded. Raises UserError: 66 if a file is missing, 65 if its
     content cannot be used, 73 or 74 if the cache cannot be written.
     """
-    _check_sides(data, sides)
+    _check_sides(data, segmenter, sides)
     texts = scan.scan_files(data)
     digest = fingerprint(data, segmenter, sides, texts)
     final = Path(data.cache) / f"{data.name}-{digest[:12]}"
 
+    names = f"{data.train_source}, {data.train_target}"
+    if data.corpora:
+        names = ", ".join(f"{n} {c.tag or ''}".strip() for n, c in sorted(data.corpora.items()))
+    log.info("corpus: %s (%s)", data.name, names)
+
     def make(directory: Path) -> None:
-        log_corpus(data)
         counted = Preparation(data, segmenter, sides, texts).write(directory)
         versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
         (directory / REPORT).write_bytes(manifest.dump(counted | {"versions": versions}))
         (directory / FACTS).write_bytes(manifest.dump(_facts(digest, counted)))
 
-    if not manifest.ensure(final, make, f"data.cache={data.cache}"):
-        log_corpus(data)
+    manifest.ensure(final, make, f"data.cache={data.cache}")
     return load(final)
-
-
-def log_corpus(data: Data) -> None:
-    text = f"{data.train_source}, {data.train_target}"
-    if data.corpora:
-        text = ", ".join(f"{n} {c.tag or ''}".strip() for n, c in sorted(data.corpora.items()))
-    log.info("corpus: %s (%s)", data.name, text)
 
 
 def count_known(prepared: Prepared, source: Path, target: Path) -> tuple[int, int]:
@@ -101,8 +96,13 @@ def count_known(prepared: Prepared, source: Path, target: Path) -> tuple[int, in
     return int(np.isin(np.array(hashes, HASHES), trained).sum()), len(hashes)
 
 
-def _check_sides(data: Data, sides: Sides | None) -> None:
+def _check_sides(data: Data, segmenter: Segmentation, sides: Sides | None) -> None:
     """Raise UserError (2) for symbols or ways to sample that existing segmenters lack."""
+    if sides is None and segmenter.kind == "imported":
+        raise UserError(
+            "segmenter.kind=imported: comes with a model that was imported; give its directory "
+            "as trainer.init_from"
+        )
     if sides is not None:
         make_samplers(data, sides)
     patterns = read_patterns(data.protected)
@@ -110,7 +110,7 @@ def _check_sides(data: Data, sides: Sides | None) -> None:
         if patterns and patterns != list(side.segmenter.tokenizer.protected):
             raise UserError(
                 f"data.protected={data.protected}: has other patterns than the model that training "
-                "starts from, which keeps its own; leave it out, or mend the file"
+                "starts from, whose patterns stay; leave it out, or mend the file"
             )
         for symbol in symbols_of(data):
             if len(ids := side.ids(symbol)) != 2 or ids[0] == UNK:
@@ -135,13 +135,7 @@ def fingerprint(
     """
     texts = texts or scan.scan_files(data)
     per = columns_of(data)
-    corpora = {
-        split: [(p.corpus, p.tag) for p in parts if p.corpus] for split, parts in texts.items()
-    }
-    learned: dict[str, Any] = {"sides": [side.to_json() for side in sides or ()]}
-    if sides is None:
-        learned = {"protected": patterns} if (patterns := read_patterns(data.protected)) else {}
-    facts = {
+    facts: dict[str, Any] = {
         "format": FORMAT,
         "data": {key: value for key, value in to_plain(data).items() if key not in IRRELEVANT_KEYS},
         "segmenter": {
@@ -158,9 +152,15 @@ def fingerprint(
             for split, parts in texts.items()
             if parts
         },
-        **({"corpora": corpora} if any(corpora.values()) else {}),
-        **learned,
     }
+    if data.corpora:
+        facts["corpora"] = {
+            split: [(p.corpus, p.tag) for p in parts if p.corpus] for split, parts in texts.items()
+        }
+    if sides is not None:
+        facts["sides"] = [side.to_json() for side in sides]
+    elif patterns := read_patterns(data.protected):
+        facts["protected"] = patterns
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 

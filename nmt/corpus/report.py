@@ -24,9 +24,7 @@ KEPT, HELD_OUT = "kept", "held out"  # as development text: not lost
 EMPTY, TOO_LONG, TOO_MANY_BYTES, INVALID, UNLIKE = REMEDIES
 OUTCOMES = (KEPT, *REMEDIES, HELD_OUT)
 MEASURES = ("pairs", "source_tokens", "target_tokens")
-TRIED, CHANGED = "tried", "changed"  # target lines whose words were joined again
 BLOCK = 2**24  # ids that are looked through at a time, as all may exceed the memory
-MUCH_CHANGED, ENOUGH = 0.05, 20  # a share to warn of; lines that say something
 
 log = logging.getLogger(__name__)
 Counts: TypeAlias = Counter[tuple[str, str, str]]  # by corpus ("": a single one), outcome, measure
@@ -42,7 +40,7 @@ def say_why_dropped(counts: Counts, corpus: str) -> str:
     return f"most are dropped as {why}; {REMEDIES[why]}"
 
 
-def report_split(counts: Counts, rejoined: Mapping[str, int], store: Pairs) -> dict[str, Any]:
+def report_split(counts: Counts, store: Pairs) -> dict[str, Any]:
     """Turn the counts of train or dev into plain values."""
     total: Counts = Counter()
     for (_, outcome, measure), number in counts.items():
@@ -56,7 +54,6 @@ def report_split(counts: Counts, rejoined: Mapping[str, int], store: Pairs) -> d
             name: count_rows(store, np.flatnonzero(ranges == number))
             for number, name in enumerate(RANGES)
         },
-        "rejoined": dict(rejoined),
         "unknown_share": {},
         "longest": {side: int(store.lengths[side].max()) for side in SIDES},
     }
@@ -69,14 +66,14 @@ def report_split(counts: Counts, rejoined: Mapping[str, int], store: Pairs) -> d
 
 
 def _sum_up(counts: Counts, corpus: str) -> dict[str, Any]:
-    """Name the counts of a corpus: in all, those that were kept, and the others by their reason."""
+    """Name the counts of a corpus: all pairs, kept ones, and dropped ones by reason."""
     rows = {name: {m: counts[corpus, name, m] for m in MEASURES} for name in OUTCOMES}
     total = {m: sum(row[m] for row in rows.values()) for m in MEASURES}
     return {"total": total, "kept": rows.pop(KEPT), "dropped": rows}
 
 
 def log_counts(report: Mapping[str, Any]) -> None:
-    """Log the pairs of each text that are kept and dropped; warn of text that scores mislead on."""
+    """Log the pairs of each text that are kept and dropped; warn of repeated ones."""
     for split in ("train", "dev"):
         counted = report[split]
         kept, pairs = counted["kept"]["pairs"], counted["total"]["pairs"]
@@ -90,17 +87,9 @@ def log_counts(report: Mapping[str, Any]) -> None:
         if split == "dev":
             line += f"; unknown pieces: {_join_shares(counted['unknown_share'])}"
         log.info("%s", line)
-    if known := report["dev"].get("known"):
+    if overlap := report["dev"].get("known"):
         pairs = report["dev"]["kept"]["pairs"]
-        log.warning("dev text: %d of its %d pairs are also training pairs", known, pairs)
-    rejoined = report["train"].get("rejoined", {})
-    tried, changed = rejoined.get(TRIED, 0), rejoined.get(CHANGED, 0)
-    if tried >= ENOUGH and changed >= MUCH_CHANGED * tried:
-        log.warning(
-            "train text: %d of %d target lines tried are another text once their words are joined "
-            "again, as in translations; segmenter.tokenizer=none leaves text as it is",
-            *(changed, tried),
-        )
+        log.warning("dev text: %d of its %d pairs are also training pairs", overlap, pairs)
 
 
 def _join_shares(shares: Mapping[str, float]) -> str:

@@ -2,7 +2,7 @@
 
 A model that has seen many segmentations of a word depends less on each (Kudo 2018, Subword
 Regularization; Provilkov et al. 2020, BPE-Dropout). Text is segmented again from its prepared ids,
-when a batch is made; development and test text keep their own segmentation.
+when a batch is made; development and test text keep their prepared segmentation.
 """
 
 import random

@@ -1,7 +1,7 @@
 """The files of a corpus: do they exist, are they parallel; hashes, and lines in chunks."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -11,7 +11,7 @@ from nmt.config.data import Data
 from nmt.corpus.pairs import SIDES
 from nmt.errors import Exit, UserError
 from nmt.text.lines import open_lines, raw_lines, side_file
-from nmt.toy.recipe import ensure_text
+from nmt.toy import ensure_text
 
 SPLITS = ("train", "dev")
 CHUNK = 5000  # lines that one worker takes at once
@@ -25,8 +25,11 @@ class Scan(NamedTuple):
     lines: int
 
 
-def scan(path: Path, hint: str = "check the path") -> Scan:
-    """Hash a text file and count its lines; UserError if it is missing, damaged or empty."""
+def scan(path: Path, hint: str = "check the path", partner: Scan | None = None) -> Scan:
+    """Hash a text file and count its lines.
+
+    Raises UserError: 66 if it is missing, 65 if it is damaged, empty or not parallel to `partner`.
+    """
     digest, lines = hashlib.sha256(), 0
     with open_lines(path, hint) as stream:
         for line in stream:
@@ -34,6 +37,9 @@ def scan(path: Path, hint: str = "check the path") -> Scan:
             lines += 1
     if not lines:
         raise UserError(f"{path}: is empty; {hint}", Exit.DATA)
+    if partner and lines != partner.lines:
+        counts = f"{partner.path}: {partner.lines} lines, {path}: {lines}"
+        raise UserError(f"{counts}; the two must be parallel", Exit.DATA)
     return Scan(path, digest.hexdigest(), lines)
 
 
@@ -52,6 +58,7 @@ class Chunk(NamedTuple):
 class ParallelText(NamedTuple):
     """Two parallel files, and the columns of the source, after their scan."""
 
+    split: str
     source: Scan
     target: Scan
     columns: dict[str, Scan]  # by name
@@ -93,38 +100,31 @@ def scan_files(data: Data) -> dict[str, list[ParallelText]]:
     for name, corpus in sorted(data.corpora.items()):
         root = Path(data.root or "", name) if corpus.root is None else Path(corpus.root)
         for split in SPLITS if corpus.dev_source else ("train",):
+            keys = [f"{split}_{side}" for side in SIDES]
             files = {
-                f"{split}_{side}": root / (getattr(corpus, f"{split}_{side}") or f"train.{code}")
-                for side, code in zip(SIDES, languages, strict=True)
+                key: root / (getattr(corpus, key) or f"train.{language}")
+                for key, language in zip(keys, languages, strict=True)
             }
-            text = _scan_pair(files, f"set data.corpora.{name}.root, or its {{}}")
+            sides = _scan_pair(files, f"set data.corpora.{name}.root, or its {{}}")
             # one more than it has: the last line of a corpus is not next to the first of another
             before = sum(text.source.lines + 1 for text in texts[split])
-            texts[split].append(text._replace(corpus=name, tag=corpus.tag or "", before=before))
+            text = ParallelText(split, *sides, {}, name, corpus.tag or "", before)
+            texts[split].append(text)
     for split in ("train",) if data.dev_lines else SPLITS:
         if not texts[split]:
-            files = {key: getattr(data, key) for key in (f"{split}_{side}" for side in SIDES)}
+            files = {f"{split}_{side}": getattr(data, f"{split}_{side}") for side in SIDES}
             instead = data.other_dev if split == "dev" else ""
-            text = _scan_pair(files, f"set data.root or data.{{}}{instead}")
-            for name, column in data.columns.items():
-                path = Path(getattr(column, split))
-                text.columns[name] = scan(path, f"set data.columns.{name}.{split}")
-                _check_parallel(text.columns[name], text.source)
-            texts[split] = [text]
+            source, target = _scan_pair(files, f"set data.root or data.{{}}{instead}")
+            columns = {
+                name: scan(Path(getattr(files, split)), f"set data.columns.{name}.{split}", source)
+                for name, files in data.columns.items()
+            }
+            texts[split] = [ParallelText(split, source, target, columns)]
     return texts
 
 
-def _scan_pair(files: Mapping[str, Path | str], hint: str) -> ParallelText:
+def _scan_pair(files: dict[str, Path], hint: str) -> tuple[Scan, Scan]:
     """Scan two parallel files, by the keys that name them, which stand for {} in the hint."""
-    source, target = (scan(side_file(str(path), hint.format(key))) for key, path in files.items())
-    _check_parallel(source, target)
-    return ParallelText(source, target, {})
-
-
-def _check_parallel(source: Scan, target: Scan) -> None:
-    if source.lines != target.lines:
-        raise UserError(
-            f"{source.path}: {source.lines} lines, {target.path}: {target.lines}; "
-            "the two must be parallel",
-            Exit.DATA,
-        )
+    source, target = (side_file(str(path), hint.format(key)) for key, path in files.items())
+    scanned = scan(source)
+    return scanned, scan(target, partner=scanned)

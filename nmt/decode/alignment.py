@@ -1,6 +1,6 @@
-"""Aligns the words of a line with those of its translation, by cross-attention.
+"""Aligns the words of a line with the words of its translation, by cross-attention.
 
-Words are what white space separates in the line as it was given and in its translation.
+Words are what white space separates, in the line as the user wrote it and in its translation.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.decode.engine import Weights
-from nmt.decode.sources import Source
+from nmt.decode.engine import Source, Weights
 from nmt.text.side import Side
 from nmt.text.tokenizer import normalise
 from nmt.text.vocab import END
@@ -36,10 +35,9 @@ class Alignment(NamedTuple):
 def align(
     line: str, translation: str, parts: Sequence[tuple[Source, Weights]], source: Side, target: Side
 ) -> Alignment:
-    """Combine the attention of all parts, and sum it from pieces to words.
+    """Combine the attention of separately translated parts, and sum it from pieces to words.
 
-    `parts` are the separately translated texts, the line or parts of it, with their attention. A
-    word of the translation has the mean of its pieces.
+    A word of the translation has the mean of its pieces.
     """
     heights, widths = ([attention.shape[axis] for _, attention in parts] for axis in (0, 1))
     attention = np.zeros((sum(heights), sum(widths)), np.float32)
@@ -47,18 +45,18 @@ def align(
     pieces, outputs, surfaces = list[str](), list[str](), list[str]()
     row = column = 0
     numbers = _word_numbers(line, [pair.text for pair, _ in parts])
-    for (pair, of_part), of_words in zip(parts, numbers, strict=True):
+    for (pair, part_attention), word_numbers in zip(parts, numbers, strict=True):
         text, strings = pair.protected
         inputs = source.segmenter.encode(text)[: len(pair.ids) - 1]
         output = target.vocabulary.pieces(pair.target)
         pieces += [*inputs, END]
         outputs += [*output, END]
         surfaces += _surfaces(target, output, strings)
-        height, width = of_part.shape
-        attention[row : row + height, column : column + width] = of_part
+        height, width = part_attention.shape
+        attention[row : row + height, column : column + width] = part_attention
         row, column = row + height, column + width
         shares = word_shares(source, _surfaces(source, inputs, strings), pair.text.split())
-        np.add.at(to_source[column - width : column - 1].T, of_words, shares.T)
+        np.add.at(to_source[column - width : column - 1].T, word_numbers, shares.T)
         to_source[column - 1, -1] = 1
     to_target = word_shares(target, surfaces, translation.split())
     to_target /= np.maximum(to_target.sum(0), 1e-9)
@@ -83,9 +81,9 @@ def _word_numbers(line: str, parts: Sequence[str]) -> Iterator[NDArray[np.int64]
         first, tag = min(matches, key=lambda match: (match[0] > start, match[1]))
         at = characters.rfind(text[:tag], 0, start)
         start = first + len(text) - tag
-        of_part = np.concatenate([owners[at : at + tag], owners[first:start]])
+        part_owners = np.concatenate([owners[at : at + tag], owners[first:start]])
         firsts = accumulate(map(len, part.split()), initial=0)
-        yield of_part[list(firsts)[:-1]]
+        yield part_owners[list(firsts)[:-1]]
 
 
 def _owners(words: Sequence[str]) -> NDArray[np.int64]:
@@ -94,10 +92,10 @@ def _owners(words: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _surfaces(side: Side, pieces: Sequence[str], strings: Mapping[str, str]) -> list[str]:
-    """The characters of each piece; of a placeholder, those of its string."""
-    placed = {placeholder: _characters(side, s) for placeholder, s in strings.items()}
+    """The characters of each piece; a placeholder has the characters of its string."""
+    protected = {placeholder: _characters(side, s) for placeholder, s in strings.items()}
     surfaces = side.segmenter.surfaces(pieces)
-    return [placed.get(piece, own) for piece, own in zip(pieces, surfaces, strict=True)]
+    return [protected.get(p, surface) for p, surface in zip(pieces, surfaces, strict=True)]
 
 
 def _characters(side: Side, text: str) -> str:
@@ -111,26 +109,26 @@ def word_shares(side: Side, surfaces: Sequence[str], words: Sequence[str]) -> We
     A piece without characters counts as the first character of the next one.
     """
     words = [_characters(side, word) for word in words]
-    places, owners = _places("".join(surfaces), "".join(words)), _owners(words)
+    indices, owners = _match("".join(surfaces), "".join(words)), _owners(words)
     shares = np.zeros((len(surfaces), len(words)), np.float32)
     starts = accumulate(map(len, surfaces), initial=0)
     for piece, (surface, start) in enumerate(zip(surfaces, starts, strict=False)):
-        of_piece = [at for at in places[start : start + max(1, len(surface))] if at >= 0]
-        np.add.at(shares[piece], owners[of_piece], 1 / max(1, len(of_piece)))
+        piece_indices = [i for i in indices[start : start + max(1, len(surface))] if i >= 0]
+        np.add.at(shares[piece], owners[piece_indices], 1 / max(1, len(piece_indices)))
     return shares
 
 
-def _places(characters: str, text: str) -> list[int]:
-    """The place in the text of each character of its pieces; -1: none.
+def _match(characters: str, text: str) -> list[int]:
+    """The index in the text of each character of its pieces; -1: it is not there.
 
-    Changed characters take the places of those between the nearest equal ones.
+    Characters that differ are matched to the text between the nearest equal ones.
     """
     if text.startswith(characters):
         return list(range(len(characters)))
-    places = [-1] * len(characters)
+    indices = [-1] * len(characters)
     matcher = SequenceMatcher(None, characters, text, autojunk=False)
     for _, start, end, first, last in matcher.get_opcodes():
         if last > first:
             for i in range(start, end):
-                places[i] = first + (i - start) * (last - first) // (end - start)
-    return places
+                indices[i] = first + (i - start) * (last - first) // (end - start)
+    return indices

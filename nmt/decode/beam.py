@@ -27,16 +27,16 @@ class Extension(NamedTuple):
 class Beam:
     """Finds the best-scored outputs of each sentence, all different; of equal ones the earlier.
 
-    At each step an eos among the beam_size best continuations finishes a hypothesis; the best
-    others form the next beam. A sentence is done when beam_size hypotheses are finished and no open
-    one, scored at its present length, is better than all of them; else at its length limit, where
-    a hypothesis whose best next token is not eos is closed without one (finished=False). So
-    beam_size 1 is greedy search. Among equal probabilities, the better parent comes first, then
-    the lower id. Continuations without a finite log-probability (NaN too) are never followed; a
-    sentence left with none is closed likewise.
+    At each step, an eos among the beam_size best continuations finishes a hypothesis, and the best
+    continuations by other tokens form the next beam. A sentence is done when beam_size hypotheses
+    are finished and no open one, scored at its present length, is better than the best of them. At
+    its length limit, an open hypothesis is closed without eos (finished=False), unless eos is its
+    best continuation. So beam_size 1 is greedy search. Among equal probabilities, the better parent
+    comes first, then the lower id. A continuation whose log-probability is not finite is never
+    followed; a sentence with no other one is closed.
 
-    `shrinking` is Marian's rule instead: each finished hypothesis makes the beam one smaller, and a
-    sentence is done when it is empty.
+    `shrinking` is Marian's rule: each finished hypothesis makes the beam one smaller, and a
+    sentence is done when its beam is empty.
 
     A coverage penalty is added to the score of a hypothesis that ends. An open one is compared
     without it, as it may still cover the whole source.
@@ -49,7 +49,7 @@ class Beam:
         limits: Tensor,
         *,
         beam_size: int,
-        penalty: Callable[[int], float],
+        length_norm: Callable[[int], float],
         eos: int,
         shrinking: bool = False,
         coverage_penalty: Callable[[], Tensor] | None = None,
@@ -57,13 +57,13 @@ class Beam:
     ) -> None:
         """`limits` [batch], on the CPU: the greatest length of each output, without eos.
 
-        `penalty(length)` divides the log-probability of an output of this length.
-        `coverage_penalty()` gives that of each row of the latest step if it ends there, 0 or less.
+        `length_norm(length)` divides the log-probability of an output of so many ids, with eos.
+        `coverage_penalty()` is what each row of the latest step gets if it ends there, 0 or less.
         """
-        self.beam_size, self.penalty, self.eos = beam_size, penalty, eos
+        self.beam_size, self.length_norm, self.eos = beam_size, length_norm, eos
         self.shrinking, self.coverage_penalty = shrinking, coverage_penalty
-        self.shortest = min(limits.tolist(), default=0)
-        self.longest = max(limits.tolist(), default=0)
+        self.first_limit = min(limits.tolist(), default=0)
+        self.last_limit = max(limits.tolist(), default=0)
         self.limits = to_device(limits, device)  # [live]
         self.finished = torch.zeros_like(self.limits)  # [live] hypotheses finished so far
         self.best = torch.full((len(limits),), NEVER, device=device)  # [live] best score of these
@@ -90,7 +90,7 @@ class Beam:
         is_eos, at_limit = token == self.eos, self.limits == length
         top, top_parent = scores[:, :k], parent[:, :k]
         ending = is_eos[:, :k] & (top > NEVER)
-        if length >= self.shortest:  # at the limit a hypothesis ends only by its best continuation
+        if length >= self.first_limit:  # at its limit, an output ends only by its best continuation
             ending &= ~at_limit[:, None] | _first_of_parent(top_parent, width)
         must_close = at_limit | (scores[:, 0] == NEVER)
         has_finished = torch.zeros_like(before).scatter_add_(1, top_parent, ending.to(before)) > 0
@@ -99,17 +99,17 @@ class Beam:
         if self.coverage_penalty is not None:
             coverage = self.coverage_penalty().view_as(before)
         top_coverage = coverage.gather(1, top_parent)
-        open_first = is_eos.byte().argsort(dim=1, stable=True)[:, :k]  # eos behind all others
+        open_first = is_eos.byte().argsort(dim=1, stable=True)[:, :k]  # eos last
         total = scores.masked_fill(is_eos, NEVER).gather(1, open_first)  # [live, next width]
-        penalty = self.penalty(length + 1)
-        score = (top / penalty + top_coverage).masked_fill(~ending, NEVER)
+        norm = self.length_norm(length + 1)
+        score = (top / norm + top_coverage).masked_fill(~ending, NEVER)
         self.finished = self.finished + ending.sum(1)
         self.best = torch.maximum(self.best, score.amax(1))
         done = self.finished >= k
         if not self.shrinking:
-            # beam_size alone is not enough: where the model is sure, all other beams are poor, and
-            # their early ends would stop the one good hypothesis midway
-            done &= self.best >= total[:, 0] / penalty
+            # beam_size alone is not enough: where the model is sure, the other outputs are poor,
+            # and their early ends would stop the one good hypothesis midway
+            done &= self.best >= total[:, 0] / norm
         self.total = total.masked_fill((must_close | done)[:, None], NEVER)
 
         next_parent = parent.gather(1, open_first)
@@ -126,10 +126,10 @@ class Beam:
         rows = torch.arange(len(total), device=total.device)[:, None] * width + next_parent
         return extension, None if width == total.shape[1] == 1 else rows
 
-    def keep(self, places: Tensor) -> None:
-        """Drop all sentences but these."""
-        self.limits, self.finished = self.limits[places], self.finished[places]
-        self.best, self.total = self.best[places], self.total[places]
+    def keep(self, sentences: Tensor) -> None:
+        """Drop all other sentences."""
+        self.limits, self.finished = self.limits[sentences], self.finished[sentences]
+        self.best, self.total = self.best[sentences], self.total[sentences]
 
 
 def _continue(log_probs: Tensor, total: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -143,7 +143,7 @@ def _continue(log_probs: Tensor, total: Tensor, count: int) -> tuple[Tensor, Ten
 
 
 def _first_of_parent(parent: Tensor, width: int) -> Tensor:
-    """Mark in parent [live, k] the first, that is best, continuation of each of `width` rows."""
+    """Mark in parent [live, k] the first, that is the best, continuation of each parent."""
     rank = torch.arange(parent.shape[1], device=parent.device).expand_as(parent)
     first = parent.new_full((len(parent), width), parent.shape[1])
     return rank == first.scatter_reduce(1, parent, rank, "amin").gather(1, parent)
@@ -152,9 +152,8 @@ def _first_of_parent(parent: Tensor, width: int) -> Tensor:
 def _top(scores: Tensor, count: int, may_wait: bool) -> tuple[Tensor, Tensor]:
     """The `count` greatest of each row and their indices; of equal ones the earlier first.
 
-    Values that are not finite count as -inf; where one comes first in a row, its place may be any.
-    A GPU may not be waited for: then no number is read by the host, and all is done that might be
-    needed.
+    Values that are not finite count as -inf; if one comes first in a row, its index may be any.
+    With a GPU, for which the host must not wait, all is computed that might be needed.
     """
     if not may_wait:
         scores = scores.nan_to_num(NEVER, NEVER, NEVER)
@@ -164,11 +163,11 @@ def _top(scores: Tensor, count: int, may_wait: bool) -> tuple[Tensor, Tensor]:
         return _top(scores.nan_to_num(NEVER, NEVER, NEVER), count, may_wait)
     least, index = values[:, count - 1 : count], index[:, :count]
     if not may_wait or ((values[:, count:] == least) & (least > NEVER)).any():
-        # Which of several equal values topk takes, matters only for those that equal the last one:
-        # of these come the earliest.
-        place = torch.arange(size, device=scores.device, dtype=torch.int32)
-        equal = torch.where(scores == least, place, size).topk(count, dim=1, largest=False)
-        greater = values[:, :count] > least  # [live, count]: these come before the others
+        # topk takes any of several equal values. That matters only for values equal to the last
+        # one: of these, take the earliest.
+        column = torch.arange(size, device=scores.device, dtype=torch.int32)
+        equal = torch.where(scores == least, column, size).topk(count, dim=1, largest=False)
+        greater = values[:, :count] > least  # [live, count]: these come first
         rank = torch.arange(count, device=scores.device) - greater.sum(1, keepdim=True)
         earliest = equal.values.long().gather(1, rank.clamp(min=0))
         index = torch.where(greater, index, earliest)

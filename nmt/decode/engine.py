@@ -7,11 +7,43 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.system.pool import Executor
+from nmt.text.protection import ProtectedLine
+from nmt.text.vocab import EOS
+
+LENGTH = "length"  # the column of lengths in pieces: decode.target_length=given, length=forced
+NOT_EOS = -1  # where an output may have any id but EOS
 
 Weights = NDArray[np.floating[Any]]
+
+
+class Source(NamedTuple):
+    """A line as a model reads it, or a part of a line that is translated in parts."""
+
+    ids: list[int]  # ending in EOS
+    columns: dict[str, list[int]]  # as many integers as ids, or one
+    line: int = 1  # its number in the text, from 1
+    part: int = 0  # of the line, from 0
+    required: Sequence[int] = ()  # what its output has from the beginning on: ids, or NOT_EOS
+    limit: int = 0  # ids of its output at most, without eos; unused where `target` is the output
+    text: str = ""  # as the user wrote it; empty if nothing reads it again
+    protected: ProtectedLine = ProtectedLine("", {})  # this text as the model reads it
+    target: Sequence[int] = ()  # ids of an output to be scored or aligned, ending in EOS
+
+    @property
+    def pieces(self) -> int:
+        """Ids without EOS."""
+        return len(self.ids) - 1
+
+    @property
+    def length(self) -> int:
+        """Ids of the longer side."""
+        return max(len(self.ids), len(self.target))
+
+    def cut(self, most: int | None) -> "Source":
+        """The source with at most so many ids; None: all."""
+        return self._replace(ids=cut(self.ids, most))
 
 
 class Hypothesis(NamedTuple):
@@ -22,6 +54,16 @@ class Hypothesis(NamedTuple):
     log_prob: float  # sum over the ids, and over eos if finished
     finished: bool  # false: cut at the limit, or (if shorter) where no score was finite
     uncovered: float = 0.0  # the coverage penalty, 0 or less
+
+
+def cut(ids: list[int], most: int | None) -> list[int]:
+    """The first ids of a text, at most so many with EOS; None: all."""
+    return ids if most is None or len(ids) <= most else [*ids[: most - 1], EOS]
+
+
+def within_table(pieces: int, table: int | None) -> int:
+    """So many pieces, or as many as a position table holds next to eos or bos; None: any."""
+    return pieces if table is None else min(pieces, table - 1)
 
 
 def length_penalty(length: int, alpha: float, kind: str = "wu") -> float:
@@ -41,19 +83,18 @@ def within_memory(lengths: Sequence[int], batch_tokens: int, device: object) -> 
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        if len(lengths) == 1:
-            what, key = f"a line of {lengths[0]} pieces", "decode.max_source"
-        else:
-            what = f"a batch of {len(lengths)} lines of up to {max(lengths)} pieces"
-            key = f"batch_tokens than {batch_tokens}"
-        message = f"{what}: too much for the memory of {device}; give a smaller {key}"
-        raise UserError(message, Exit.NO_MEMORY) from None
+        batch = f"a batch of {len(lengths)} lines of up to {max(lengths)} pieces"
+        raise UserError(
+            f"{batch}: too much for the memory of {device}; give a smaller batch_tokens than "
+            f"{batch_tokens}, or decode.max_source",
+            Exit.NO_MEMORY,
+        ) from None
 
 
 class Engine(Protocol):
     """A model that searches for translations of sources.
 
-    Its settings (`config.Decode`) are set once, and those that it does not support are refused.
+    Its settings (`config.Decode`) are set once; it refuses settings that it does not support.
     """
 
     columns: Set[str]  # that it reads
@@ -81,7 +122,7 @@ class Engine(Protocol):
         """
 
     def cross_attention(self, pairs: Sequence[Source]) -> list[Weights]:
-        """[target, source] of each pair: from each id of its target to those of its source.
+        """[target, source] of each pair: from each id of its target to each id of its source.
 
         Raises UserError where the engine shows no attention (2), or memory is short (71).
         """

@@ -12,9 +12,8 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt import build
 from nmt.config.data import WORDS, columns_of
 from nmt.config.settings import Decode
-from nmt.decode.engine import Weights
+from nmt.decode.engine import Source, Weights
 from nmt.decode.search import Step
-from nmt.decode.sources import Source
 from nmt.encodings.base import least
 from nmt.errors import UserError
 from nmt.model.layers import Attention, AttentionRecord, FeedForward, watching
@@ -59,8 +58,8 @@ def adapt(member: Trained, decode: Decode) -> Trained:
 def combine(members: Sequence[Trained]) -> Trained:
     """Return the first model of an ensemble, with settings and facts that hold for all of them.
 
-    Models may differ in encoding, size and training. Raises UserError where segmenter or vocabulary
-    is not that of the first, and where no member's corpus had all columns that they read.
+    Models may differ in encoding, size and training. Raises UserError if segmenter or vocabulary of
+    one differs from the first. Settings are from a corpus that had the columns that they read.
     """
     first = members[0]
     for number, other in enumerate(members[1:], start=2):
@@ -74,14 +73,9 @@ def combine(members: Sequence[Trained]) -> Trained:
     if len(members) == 1:
         return first
     read = {name for member in members for name in member.model.columns} - {WORDS}
-    complete = [m.settings for m in members if read <= set(columns_of(m.settings.data))]
-    if not complete:
-        raise UserError(
-            f"columns {', '.join(sorted(read))}: no model of the ensemble had all of them in its "
-            "corpus; leave out the models that read other columns"
-        )
+    settings = max((m.settings for m in members), key=lambda s: len(read & {*columns_of(s.data)}))
     longest = least(member.facts["longest_source"] for member in members)
-    return first._replace(settings=complete[0], facts={**first.facts, "longest_source": longest})
+    return first._replace(settings=settings, facts={**first.facts, "longest_source": longest})
 
 
 def set_precision(models: Sequence[Transformer], precision: str) -> tuple[list[Transformer], bool]:
@@ -211,7 +205,7 @@ class CoveragePenalty:
         self._pieces = pieces  # [row, source]
         self._attended = torch.zeros(pieces.shape, device=pieces.device)  # [row, source]
 
-    def of_rows(self) -> Tensor:
+    def penalties(self) -> Tensor:
         """The penalty of each output [row] that ends now: weight x sum log min(attention, 1)."""
         logs = self._attended.clamp(LEAST, 1).log()
         return self.weight * torch.where(self._pieces, logs, 0).sum(1)
@@ -222,9 +216,9 @@ class CoveragePenalty:
             rows = parents.flatten()
             self._pieces, self._attended = self._pieces[rows], self._attended[rows]
         with ExitStack() as recorded:
-            of_models = [recorded.enter_context(record_layers(model)) for model in self.models]
+            recordings = [recorded.enter_context(record_layers(model)) for model in self.models]
             log_probs = self.step(tokens, parents)
-        means = [mean_over_layers(layers) for layers in of_models]
+        means = [mean_over_layers(layers) for layers in recordings]
         # hypotheses of one sentence are its queries
         self._attended = self._attended + torch.stack(means).mean(0).flatten(0, 1)
         return log_probs

@@ -35,19 +35,19 @@ class Sampling:
         `distribution` makes probabilities, see `probabilities`. Both are on the CPU.
         """
         self.distribution, self.eos = distribution, eos
-        self.longest = max(limits.tolist(), default=0)
+        self.last_limit = max(limits.tolist(), default=0)
         self.limits = to_device(limits, device)  # [live]
         self.numbers = to_device(numbers, device)  # [live, samples, steps]
         self.total = self.numbers.new_zeros(numbers.shape[:2])  # [live, samples] log_prob
         self.open = torch.ones_like(self.total, dtype=torch.bool)
 
-    def penalty(self, length: int) -> float:
-        """Samples are not compared by length."""
+    def length_norm(self, length: int) -> float:
+        """Samples are not compared, so their scores are not normalised."""
         return 1.0
 
     @property
     def is_open(self) -> Tensor:
-        """Which sentences go on [live]: those of which a sample is open."""
+        """Which sentences have an open sample [live]."""
         return self.open.any(1)
 
     def extend(self, log_probs: Tensor, length: int) -> tuple[Extension, Tensor | None]:
@@ -73,10 +73,10 @@ class Sampling:
             return extension, None
         return extension, torch.arange(live, device=token.device)[:, None].expand_as(token)
 
-    def keep(self, places: Tensor) -> None:
-        """Drop all sentences but these."""
-        self.limits, self.numbers = self.limits[places], self.numbers[places]
-        self.total, self.open = self.total[places], self.open[places]
+    def keep(self, sentences: Tensor) -> None:
+        """Drop all other sentences."""
+        self.limits, self.numbers = self.limits[sentences], self.numbers[sentences]
+        self.total, self.open = self.total[sentences], self.open[sentences]
 
 
 def random_numbers(
@@ -84,9 +84,9 @@ def random_numbers(
 ) -> Tensor:
     """Numbers from [0, 1) as [sentence, sample, step], float64.
 
-    A sentence is the number of its line, from 1, and that of the part of this line, from 0. Each
-    number follows from the seed, the sentence, the sample and the step alone: they are those of
-    Philox 4x64-10 (Salmon et al. 2011), which computes a random number from its counter.
+    A sentence is a line number, from 1, and the number of a part of this line, from 0. Each number
+    depends on seed, sentence, sample and step alone, since Philox 4x64-10 (Salmon et al. 2011)
+    computes a random number from its counter.
     """
     numbers = np.empty((len(sentences), samples, steps))
     for row, (line, part) in enumerate(sentences):

@@ -6,8 +6,9 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple, TypeAlias
 
 from nmt.corpus.grouping import by_length
-from nmt.decode.engine import Engine
-from nmt.decode.sources import Line, Source
+from nmt.decode.engine import Engine, Source
+from nmt.decode.lines import Line
+from nmt.decode.notes import Notes
 from nmt.system.pool import AHEAD, Executor, WorkerPool
 from nmt.system.resources import usable_memory
 
@@ -21,18 +22,7 @@ class Window(NamedTuple):
 
     lines: Sequence[Line]
     calls: list[Call]  # of the engine's search, for all parts
-
-
-def windows(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
-    """Lines by window; a multiple of `size` ends one, as outputs are resumed there."""
-    window: list[Line] = []
-    for line in lines:
-        window.append(line)
-        if line.number % size == 0:
-            yield window
-            window = []
-    if window:
-        yield window
+    notes: Notes  # of these lines
 
 
 class Scheduler(ExitStack):

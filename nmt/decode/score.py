@@ -1,4 +1,4 @@
-"""Forced decoding: the log-probabilities of given translations."""
+"""Forced decoding: the log-probabilities of translations that exist already."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import torch
 
-from nmt.decode.engine import within_memory
+from nmt.decode.engine import Source, within_memory
 from nmt.decode.lines import LineReader
 from nmt.decode.models import as_inputs
+from nmt.decode.notes import Notes
 from nmt.decode.scheduler import compute_in_batches
-from nmt.decode.sources import Notes, Source
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -24,7 +24,9 @@ class GivenTranslation(NamedTuple):
     """A translation piece by piece, with log-probabilities."""
 
     pieces: list[str]  # unknown ones as `<unk>`; the last one is END
-    log_probs: list[float]  # natural logarithms, each given the source and the pieces before
+    log_probs: list[
+        float
+    ]  # natural logarithms, each conditional on the source and the pieces before
 
     @property
     def log_prob(self) -> float:
@@ -89,4 +91,4 @@ def _log_probs(model: Transformer, batch_tokens: int, pairs: list[Source]) -> li
             log_probs = model.logits(row[: len(pair.target)]).float().log_softmax(-1)
             forced = to_device(torch.tensor(pair.target)[:, None], device)
             scores.append(log_probs.gather(1, forced)[:, 0])  # [target] of [target, vocab]
-        return [of_row.tolist() for of_row in to_host(scores)]
+        return [row.tolist() for row in to_host(scores)]

@@ -1,7 +1,7 @@
 """Search over a function from tokens to log-probabilities; it knows no model.
 
-Constraints on outputs wrap `step`: forbidden tokens get no probability, the others keep theirs. So
-an output has the same log-probability as without constraints.
+Constraints on outputs wrap `step`: forbidden tokens get no probability, and all other tokens keep
+their probabilities. So an output has the same log-probability as without constraints.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt.decode.beam import NEVER, Beam, Extension
-from nmt.decode.engine import Hypothesis
+from nmt.decode.engine import NOT_EOS, Hypothesis
 from nmt.decode.sampling import Sampling
-from nmt.decode.sources import NOT_EOS
 from nmt.system.device import to_device, to_host
 
 Step = Callable[[Tensor, Tensor | None], Tensor]
@@ -38,9 +37,9 @@ def search(
 ) -> list[list[Hypothesis]]:
     """Extend outputs token by token until all are closed; the hypotheses of each sentence.
 
-    The first call of `step` gets one row per sentence, later ones those of the method, on its
-    device. Sentences that are done leave every `check_every` steps (None: the number that suits the
-    device). The device is waited for only then; hypotheses are the same.
+    The first call of `step` gets one row per sentence, later calls get the rows of the method, on
+    its device. Finished sentences leave every `check_every` steps, and only then the host waits for
+    the device (None: the number that suits the device). Hypotheses do not depend on this number.
     """
     device, batch = method.limits.device, len(method.limits)
     steps = check_every or (1 if device.type == "cpu" else CHECK_EVERY)
@@ -49,7 +48,7 @@ def search(
     ids = torch.empty(batch, 1, 0, dtype=torch.long)  # [live, width, length] of open outputs
     tokens, parents = torch.full((batch, 1), bos, device=device), None
     while len(sentence):
-        lengths = range(ids.shape[2], min(ids.shape[2] + steps, method.longest + 1))
+        lengths = range(ids.shape[2], min(ids.shape[2] + steps, method.last_limit + 1))
         extensions = []
         for length in lengths:
             extension, parents = method.extend(step(tokens.flatten(), parents), length)
@@ -60,9 +59,9 @@ def search(
         for _ in extensions:
             extension = Extension(*islice(values, len(Extension._fields)))
             _close(extension, method, sentence, ids, closed)
-            of_sentence = torch.arange(len(ids))[:, None]
-            parts = ids[of_sentence, extension.next_parent], extension.token[:, :, None]
-            ids = torch.cat(parts, dim=2)
+            rows = torch.arange(len(ids))[:, None]
+            before = ids[rows, extension.next_parent]  # [live, next width, length]
+            ids = torch.cat([before, extension.token[:, :, None]], dim=2)
         going_on = is_open.nonzero()[:, 0]
         if len(going_on) < len(is_open):
             sentence, ids = sentence[going_on], ids[going_on]
@@ -82,18 +81,18 @@ def _close(
     closed: list[list[tuple[float, Hypothesis]]],
 ) -> None:
     """Add the outputs that a step closes, each with its rank; all tensors are on the host."""
-    row, column = extension.closed.nonzero().unbind(1)
-    if not len(row):
+    rows, columns = extension.closed.nonzero().unbind(1)
+    if not len(rows):
         return
-    facts = (t[row, column].tolist() for t in extension[1:4])
-    outputs = ids[row, extension.parent[row, column]].tolist()
+    facts = (t[rows, columns].tolist() for t in extension[1:4])
+    outputs = ids[rows, extension.parent[rows, columns]].tolist()
     length = ids.shape[2]
-    divisors = method.penalty(length), method.penalty(length + 1)  # without eos, and with it
-    outcomes = zip(sentence[row].tolist(), column.tolist(), outputs, *facts, strict=True)
-    for number, of_output, output, finished, log_prob, coverage in outcomes:
-        score = log_prob / divisors[finished] + coverage
+    norms = method.length_norm(length), method.length_norm(length + 1)  # without eos, and with it
+    outcomes = zip(sentence[rows].tolist(), columns.tolist(), outputs, *facts, strict=True)
+    for number, column, output, finished, log_prob, coverage in outcomes:
+        score = log_prob / norms[finished] + coverage
         hypothesis = Hypothesis(output, score, log_prob, finished, coverage)
-        closed[number].append((-score if method.best_first else of_output, hypothesis))
+        closed[number].append((-score if method.best_first else column, hypothesis))
 
 
 def with_required(
@@ -105,7 +104,7 @@ def with_required(
     """
     if not any(prefixes):
         return step
-    rows = [torch.tensor([*of_output, ANY]) for of_output in prefixes]  # ANY: so that none is empty
+    rows = [torch.tensor([*prefix, ANY]) for prefix in prefixes]  # ANY: so that none is empty
     table = to_device(pad_sequence(rows, batch_first=True, padding_value=ANY), device)
     sentence = torch.arange(len(prefixes), device=device)  # [rows]
     length = 0

@@ -10,7 +10,9 @@ from nmt.errors import Exit, UserError
 from nmt.text.languages import short_code
 
 UNSPACED = ("zh", "ja", "th", "lo", "km", "my", "bo")  # languages with no space between sentences
-MARKER = re.compile(r"\(?\d*([^\W\d_]|[ivx]+|[IVX]+)[.)]")  # of a list; others have no letter
+MARKER = re.compile(
+    r"\(?\d*([^\W\d_]|[ivx]+|[IVX]+)[.)]"
+)  # of a list; markers such as 1. have no letter
 NUMBER = re.compile(r"\(?(\d{1,3})[.)]\s*")
 LAST_NUMBER = re.compile(rf"(?<=\s){NUMBER.pattern}$")
 CLOSING = re.compile(r"[\s.,;:!?\u2026\u3002)\]}»”“\u2019\"']*")  # signs behind a sentence
@@ -38,8 +40,8 @@ class Splitter:
     ) -> None:
         """`language`: of the sentences; None: lines are only split at spaces.
 
-        `count`: the number of pieces of a text; `spans`: the places of strings that must stay
-        whole. Raises UserError (69) if sentencex is needed and not installed.
+        `count`: the number of pieces of a text; `spans`: where strings that must stay whole begin
+        and end. Raises UserError (69) if sentencex is needed and not installed.
         """
         self.tags, self.count, self.spans = tags, count, spans
         if language is None:

@@ -12,11 +12,10 @@ from torch import Tensor
 from nmt import build
 from nmt.config.settings import Decode
 from nmt.decode.beam import NEVER, Beam
-from nmt.decode.engine import Hypothesis, Weights, length_penalty, within_memory
+from nmt.decode.engine import LENGTH, Hypothesis, Source, Weights, length_penalty, within_memory
 from nmt.decode.models import CoveragePenalty, adapt, as_tensors, cross_attention, set_precision
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import Step, search, with_new_ngrams, with_required
-from nmt.decode.sources import LENGTH, Source
 from nmt.encodings.base import common_ranges, least
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
@@ -128,11 +127,11 @@ class TorchEngine:
             if self.models[0].source_language is not None:
                 pieces = F.pad(pieces, (1, 0))  # a language needs no translation
             covering = CoveragePenalty(step, decode.coverage_penalty, pieces, self.models)
-            step, coverage_penalty = covering, covering.of_rows
+            step, coverage_penalty = covering, covering.penalties
         beam = Beam(
             limits,
             beam_size=decode.beam_size,
-            penalty=lambda length: length_penalty(
+            length_norm=lambda length: length_penalty(
                 decode.pieces_before + length, decode.alpha, decode.length_penalty
             ),
             shrinking=decode.stop == "shrinking",

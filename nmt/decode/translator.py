@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.config.settings import Decode
 from nmt.decode.alignment import Alignment, align
-from nmt.decode.engine import Engine, Hypothesis, length_penalty
-from nmt.decode.lines import LineReader
+from nmt.decode.engine import Engine, Hypothesis, Source, length_penalty
+from nmt.decode.lines import Line, LineReader, TextSides, windows
+from nmt.decode.notes import Notes
 from nmt.decode.scheduler import (
     Scheduler,
     Window,
@@ -15,9 +16,7 @@ from nmt.decode.scheduler import (
     collect,
     compute_in_batches,
     submit_batches,
-    windows,
 )
-from nmt.decode.sources import Line, Notes, Source, TextSides
 from nmt.errors import UserError
 from nmt.system.pool import Executor, WorkerPool
 from nmt.text.vocab import EOS
@@ -38,12 +37,23 @@ class Translation(NamedTuple):
 
     text: str  # holds no newline, no tab and no other control character
     score: float  # see `Translator.translate`; 0 for an empty line
-    ids: tuple[int, ...] = ()  # of its pieces, without eos; those of parts one after the other
+    ids: tuple[int, ...] = ()  # of its pieces, without eos; the ids of all parts in a row
     finished: bool = True  # false: it, or a part, ends without eos
     alignment: Alignment | None = None  # if requested
 
 
-_Candidate = tuple[Translation, list[tuple[Source, Hypothesis]]]  # and the outputs of its parts
+class Candidate(NamedTuple):
+    """A translation of a line, and the outputs of the parts of the line."""
+
+    translation: Translation
+    outputs: list[tuple[Source, Hypothesis]]
+
+    def with_score(self, score: float) -> "Candidate":
+        return self._replace(translation=self.translation._replace(score=score))
+
+    def pairs(self) -> list[Source]:
+        """The parts, each with its output as the target."""
+        return [part._replace(target=[*output.ids, EOS]) for part, output in self.outputs]
 
 
 class Translator:
@@ -59,9 +69,9 @@ class Translator:
 
     @classmethod
     def of(
-        cls, trained: "Trained", decode: Decode, *others: "Trained", workers: int | None = 1
+        cls, trained: "Trained", decode: Decode, *more: "Trained", workers: int | None = 1
     ) -> "Translator":
-        """Make the translator of a trained model, or with `others` of an ensemble.
+        """Make the translator of a trained model, or with `more` models of an ensemble.
 
         Raises UserError for settings that a model or its device cannot follow, and for models that
         do not share their vocabularies.
@@ -69,7 +79,7 @@ class Translator:
         from nmt.decode.models import combine
         from nmt.decode.torch_engine import TorchEngine
 
-        members = [trained, *others]
+        members = [trained, *more]
         return cls(combine(members), decode, TorchEngine(members, decode), workers)
 
     def texts(
@@ -100,9 +110,9 @@ class Translator:
 
         `columns` are the integers that the model reads in addition to the text, line by line as
         in their files. `prefixes` are the beginnings of the translations, line by line; an empty
-        one leaves a line free. `first` is the number of the first line, and `notes` are those of
-        the lines before it. Reads decode.window lines of each, yields as many, and only then reads
-        on, unless `read_ahead`. An empty line has one empty translation. With `align`, each
+        one leaves a line free. `first` is the number of the first line, and `notes` are about the
+        lines before it. Reads decode.window lines of each, yields as many, and only then reads on,
+        unless `read_ahead`. An empty line has one empty translation. With `align`, each
         translation has its alignment.
 
         Raises UserError (65) for columns that do not fit, and files of fewer or more lines, before
@@ -120,17 +130,18 @@ class Translator:
         parallel = self.reader.lines(lines, columns, prefixes, "target prefixes", first)
         with Scheduler(self.engine, self.workers) as scheduler:
             read = windows(parallel, self.decode.window)
-            submitted = (self._submit(n_best, scheduler, of_window) for of_window in read)
+            submitted = (self._submit(n_best, scheduler, window) for window in read)
             for window in scheduler.in_order(submitted, read_ahead):
                 translations = self._translations(window, n_best, align, scheduler.executor)
-                notes.add(window.lines)
+                notes.update(window.notes)
                 yield from translations
         notes.report(self.reader.codes, self.reader.longest_trained, self.reader.longest)
 
     def _submit(self, n_best: int, scheduler: Scheduler, lines: Sequence[Line]) -> Window:
         """Read a window, and submit its batches."""
+        notes = Notes()
         for line in lines:
-            self.reader.read(line)
+            self.reader.read(line, notes)
         sources = [source for line in lines for source in line.parts]
         count = self.decode.mbr or n_best
         width = self.decode.width(count)
@@ -142,51 +153,47 @@ class Translator:
         )
         scheduler.start(len(groups))
         calls = submit_batches(scheduler.executor, self.engine.search, sources, groups, count)
-        return Window(lines, calls)
+        return Window(lines, calls, notes)
 
     def _translations(
         self, window: Window, n_best: int, align: bool, executor: Executor
     ) -> list[list[Translation]]:
         """The translations of each line, best first; notes unusual ones."""
         lines, results = window.lines, iter(collect(window.calls))
-        candidates = [self._candidates(line, [next(results) for _ in line.parts]) for line in lines]
+        by_line = [self._candidates(line, [next(results) for _ in line.parts]) for line in lines]
         if self.decode.mbr:  # also of an empty line, whose utility is its score: 0
-            texts = [[translation.text for translation, _ in of_line] for of_line in candidates]
-            ranks = [executor.submit(rank_by_utility, of_line) for of_line in texts]
-            candidates = [
-                [(of_line[n][0]._replace(score=u), of_line[n][1]) for n, u in rank.result()]
-                for of_line, rank in zip(candidates, ranks, strict=True)
+            texts = [[c.translation.text for c in candidates] for candidates in by_line]
+            rankings = [executor.submit(rank_by_utility, candidates) for candidates in texts]
+            by_line = [
+                [candidates[index].with_score(utility) for index, utility in ranking.result()]
+                for candidates, ranking in zip(by_line, rankings, strict=True)
             ]
-        for line, ((_, outputs), *_) in zip(lines, candidates, strict=True):
-            for source, hypothesis in outputs:
-                self._note(line, source, hypothesis)
-        best = [of_line[:n_best] for of_line in candidates]
+        for line, candidates in zip(lines, by_line, strict=True):
+            self._note(line, candidates[0], window.notes)
+        by_line = [candidates[:n_best] for candidates in by_line]
         if not align:
-            return [[translation for translation, _ in of_line] for of_line in best]
-        alignments = self._alignments(
-            [
-                (line.text, t.text, [s._replace(target=[*h.ids, EOS]) for s, h in outputs])
-                for line, of_line in zip(lines, best, strict=True)
-                for t, outputs in of_line
-            ],
-            executor,
-        )
-        return [[t._replace(alignment=next(alignments)) for t, _ in of_line] for of_line in best]
+            return [[c.translation for c in candidates] for candidates in by_line]
+        to_align = [
+            (line.text, candidate.translation.text, candidate.pairs())
+            for line, candidates in zip(lines, by_line, strict=True)
+            for candidate in candidates
+        ]
+        alignments = self._alignments(to_align, executor)
+        return [
+            [c.translation._replace(alignment=next(alignments)) for c in candidates]
+            for candidates in by_line
+        ]
 
-    def _note(self, line: Line, source: Source, hypothesis: Hypothesis) -> None:
-        """Note an output that did not end, and protected strings that it lacks."""
-        if not hypothesis.finished:
-            at_limit = len(hypothesis.ids) == source.limit
-            line.note("cut" if at_limit else "broken", len(hypothesis.ids))
-        if source.protected.strings and (
-            lost := source.protected.count_lost(self.target.text(hypothesis.ids))
-        ):
-            line.note("lost", count=lost)
-
-    @property
-    def _tokens(self) -> int:
-        """The most tokens of a batch of given outputs, on the longer side."""
-        return self.decode.batch_tokens // self.decode.width(1)
+    def _note(self, line: Line, best: Candidate, notes: Notes) -> None:
+        """Note outputs that did not end, and protected strings that they lack."""
+        for source, hypothesis in best.outputs:
+            if not hypothesis.finished:
+                at_limit = len(hypothesis.ids) == source.limit
+                notes.add("cut" if at_limit else "broken", line.number, len(hypothesis.ids))
+            if source.protected.strings:
+                lost = source.protected.count_lost(self.target.text(hypothesis.ids))
+                if lost:
+                    notes.add("lost", line.number, count=lost)
 
     def align(
         self,
@@ -194,37 +201,41 @@ class Translator:
         translations: Iterable[str],
         columns: Mapping[str, Iterable[str]] | None = None,
     ) -> list[Alignment]:
-        """Align whole lines with their given translations, a window at a time.
+        """Align whole lines with their translations, a window at a time.
 
         Raises UserError as `translate` does, and (65) for a pair too long for tables or batches.
         """
         alignments = list[Alignment]()
         parallel = self.reader.lines(lines, columns or {}, translations)
-        for of_window in self.reader.read_pairs(
-            parallel, self._tokens, self.decode.window, Notes()
-        ):
-            outputs = [(line.text, line.target, line.parts) for line in of_window]
+        window, most = self.decode.window, self._most_tokens
+        for pairs in self.reader.read_pairs(parallel, most, window, Notes()):
+            outputs = [(line.text, line.target, line.parts) for line in pairs]
             alignments += self._alignments(outputs, WorkerPool())
         return alignments
+
+    @property
+    def _most_tokens(self) -> int:
+        """The most tokens of a batch of pairs to align, on the longer side."""
+        return self.decode.batch_tokens // self.decode.width(1)
 
     def _alignments(
         self, outputs: Sequence[tuple[str, str, list[Source]]], executor: Executor
     ) -> Iterator[Alignment]:
         """The alignment of each line, its translation, and the outputs of its parts."""
-        pairs = [pair for _, _, of_line in outputs for pair in of_line]
+        pairs = [pair for _, _, parts in outputs for pair in parts]
         attend = self.engine.cross_attention
-        weights = iter(compute_in_batches(executor, attend, pairs, self._tokens))
-        for line, translation, of_line in outputs:
-            parts = [(pair, next(weights)) for pair in of_line]
+        weights = iter(compute_in_batches(executor, attend, pairs, self._most_tokens))
+        for line, translation, pairs_of_line in outputs:
+            parts = [(pair, next(weights)) for pair in pairs_of_line]
             yield align(line, translation, parts, self.source, self.target)
 
-    def _candidates(self, line: Line, of_parts: list[list[Hypothesis]]) -> list[_Candidate]:
-        """The translations of a line from those of its parts, best first; one empty one if none."""
-        if not of_parts:
-            return [(Translation("", 0.0), [])]
-        decode, candidates = self.decode, list[_Candidate]()
+    def _candidates(self, line: Line, part_outputs: list[list[Hypothesis]]) -> list[Candidate]:
+        """Join the outputs of the parts of a line, best first; a line without parts stays empty."""
+        if not part_outputs:
+            return [Candidate(Translation("", 0.0), [])]
+        decode, candidates = self.decode, list[Candidate]()
         alpha = 0.0 if decode.method == "sample" else decode.alpha
-        for hypotheses in zip(*of_parts, strict=False):  # one of each part
+        for hypotheses in zip(*part_outputs, strict=False):  # one of each part
             length = sum(decode.pieces_before + len(h.ids) + h.finished for h in hypotheses)
             penalty = length_penalty(length, alpha, decode.length_penalty)
             score = sum(h.log_prob for h in hypotheses) / penalty
@@ -233,7 +244,8 @@ class Translator:
             text = self.reader.separator.join(filter(None, texts))
             ids = tuple(number for h in hypotheses for number in h.ids)
             translation = Translation(text, score, ids, all(h.finished for h in hypotheses))
-            candidates.append((translation, list(zip(line.parts, hypotheses, strict=True))))
+            outputs = list(zip(line.parts, hypotheses, strict=True))
+            candidates.append(Candidate(translation, outputs))
         return candidates
 
     def _text(self, source: Source, hypothesis: Hypothesis) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nmt.decode.sources import LENGTH
+from nmt.decode.engine import LENGTH
 from nmt.errors import Exit, UserError
 from nmt.evaluation import describe, lost, metrics
 from nmt.evaluation.attention import count_attention

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from nmt import build, modeldir
 from nmt.config.check import flatten
 from nmt.config.settings import Settings, freeze, is_path, with_decode
-from nmt.decode.sources import LENGTH
+from nmt.decode.engine import LENGTH
 from nmt.errors import Exit, UserError
 from nmt.evaluation.report import REFERENCES, SOURCE
 from nmt.exchange import ctranslate2_engine

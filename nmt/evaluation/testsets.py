@@ -12,7 +12,7 @@ from nmt.decode.split import tag_and_rest
 from nmt.errors import Exit, UserError
 from nmt.evaluation.systems import System
 from nmt.text.lines import find_packed, read_parallel, read_text
-from nmt.toy.recipe import ensure_text
+from nmt.toy import ensure_text
 from nmt.training import corpus
 
 TEST = "test"  # the name of a single test set

@@ -19,9 +19,9 @@ import numpy as np
 
 from nmt import __version__, modeldir
 from nmt.config.settings import with_decode
+from nmt.decode.engine import LENGTH
 from nmt.decode.models import adapt
 from nmt.decode.score import score_translations
-from nmt.decode.sources import LENGTH
 from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.evaluation.metrics import Floats
 from nmt.evaluation.options import EvaluationOptions

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 from nmt import modeldir
 from nmt.config.settings import RESTRICTIONS, Decode, Settings, freeze
-from nmt.decode.engine import Hypothesis, Weights, length_penalty, within_memory
+from nmt.decode.engine import Hypothesis, Source, Weights, length_penalty, within_memory
 from nmt.decode.scheduler import batches_of
-from nmt.decode.sources import Source
 from nmt.errors import UserError
 from nmt.exchange.ctranslate2_names import (
     Naming,

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.settings import Decode, Settings
-from nmt.decode.sources import within_table
+from nmt.decode.engine import within_table
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.encodings.base import Dims
 from nmt.exchange import ctranslate2_engine, model_card, site_positions

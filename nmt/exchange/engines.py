@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import __version__, modeldir
 from nmt.config.settings import RESTRICTIONS, Decode, with_decode
-from nmt.decode.sources import TextSides
+from nmt.decode.lines import TextSides
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
-from nmt.decode.sources import within_table
+from nmt.decode.engine import within_table
 from nmt.errors import Exit, UserError
 from nmt.exchange.interface import EngineScorer
 from nmt.modeldir import USUAL_LENGTH, Trained

@@ -94,7 +94,7 @@ class BpeDropout:
     Provilkov et al. (2020), arXiv:1910.13267. By subword-nmt, as with --dropout and --vocabulary: a
     resulting piece outside the vocabulary is split again, by the merges that made it. Where a
     character is not in the vocabulary either, the word keeps its segmentation; so do words with an
-    unknown piece and the word after it, those that are split before they are segmented (over 1000
+    unknown piece and the word after it, words that are split before they are segmented (over 1000
     characters, or ending in the separator), and symbols.
     """
 

@@ -2,12 +2,13 @@
 
 subword-nmt searches all pairs for each merge, and rewrites words one by one. Here pairs are kept in
 the order of their frequency, and numpy merges a pair in all words at once. The limits below which
-pairs are set aside are those of subword-nmt, since a pair that is set aside and then becomes more
-frequent may be counted too low, which changes the order of merges.
+pairs are set aside are the same as in subword-nmt, since a pair that is set aside and then becomes
+more frequent may be counted too low, which changes the order of merges.
 
 subword-nmt also counts wrongly in a few words: where a pair follows itself ("a a a"), and where the
 symbol that a merge makes exists already ("a</w>" ends a word, and is made of a text with "</w>").
-What it learns depends on that, so such words leave the array, and its own functions do the rest.
+What it learns depends on that, so these words leave the array, and functions of subword-nmt do the
+rest.
 """
 
 from bisect import insort
@@ -46,7 +47,9 @@ def learn(
     merges: list[str] = []
     for number in numbers:
         best = queue.greatest()
-        if best is None or (number and frequent[best] < limit):  # those set aside may be greater
+        if best is None or (
+            number and frequent[best] < limit
+        ):  # a pair set aside may be more frequent
             _set_aside(frequent, pairs, limit)
             frequent = pairs.copy()
             queue = Queue(frequent)

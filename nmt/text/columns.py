@@ -61,14 +61,14 @@ def expand(
     if not words and all(column.per == SENTENCE for column in column_lines.values()):
         return columns
     surfaces = segmenter.surfaces(segmenter.encode(text))
-    of_words = word_indices(line_words, surfaces, where)[:most]  # [piece] number of its word
+    word_numbers = word_indices(line_words, surfaces, where)[:most]  # [piece] number of its word
     for name, column in column_lines.items():
         if name == HEADS:
-            columns[name] = _heads(columns[name], of_words)
+            columns[name] = _heads(columns[name], word_numbers)
         elif column.per != SENTENCE:
-            values = [columns[name][word] for word in of_words]
+            values = [columns[name][word] for word in word_numbers]
             columns[name] = [*values, max(values, default=-1) + 1]
-    return columns | {WORDS: [*of_words, max(of_words, default=-1) + 1]}
+    return columns | {WORDS: [*word_numbers, max(word_numbers, default=-1) + 1]}
 
 
 def word_indices(words: Sequence[str], surfaces: Sequence[str], where: str) -> list[int]:
@@ -153,9 +153,9 @@ def _no_tree(where: str, problem: str) -> UserError:
     return UserError(f"{where}: {problem}; heads must be trees, 0 their roots", Exit.DATA)
 
 
-def _heads(heads: Sequence[int], of_words: Sequence[int]) -> list[int]:
+def _heads(heads: Sequence[int], word_numbers: Sequence[int]) -> list[int]:
     """Turn heads among words into heads among pieces; EOS is a root."""
     first: dict[int, int] = {}
-    for piece, word in enumerate(of_words, start=1):
+    for piece, word in enumerate(word_numbers, start=1):
         first.setdefault(word, piece)
-    return [*(first.get(heads[word] - 1, 0) for word in of_words), 0]
+    return [*(first.get(heads[word] - 1, 0) for word in word_numbers), 0]

@@ -12,7 +12,7 @@ amh:am arb:ar bel:be ben:bn bod:bo bul:bg cat:ca ces:cs cmn:zh dan:da deu:de ell
 fra:fr glg:gl guj:gu hin:hi hye:hy ita:it jpn:ja kan:kn kaz:kk khm:km kor:ko lao:lo ltz:lb mal:ml
 mar:mr mya:my nld:nl oci:oc pan:pa pol:pl por:pt rus:ru slk:sk spa:es tam:ta tat:tt tel:te tha:th
 ukr:uk yue:zh zho:zh zht:zh zhs:zh zt:zh lzh:zh
-"""  # in NLLB, Argos (zt) or ISO 639, of languages with rules of their own; in two letters
+"""  # of NLLB, Argos (zt) or ISO 639, in two letters, if a library has rules for them
 _CODE = re.compile("__(\\w+)__|>>(.*)<<|([a-z]{3}_[A-Z][a-z]{3})")
 
 
@@ -41,8 +41,8 @@ def language_id(vocabulary: Vocabulary, name: str | None, key: str) -> int | Non
 def languages_of(settings: Settings) -> tuple[str, str]:
     """The codes of source and target, as `short_code` gives them.
 
-    Where pieces name both languages, they are those of decode; data need not know any then. A piece
-    before the source alone is `>>fr<<` of OPUS-MT, which says into which language to translate.
+    Where pieces name both languages, decode has them, and data may have none. A piece before the
+    source alone is `>>fr<<` of OPUS-MT, which says into which language to translate.
     """
     data, decode = settings.data, settings.decode
     source = decode.source_language if decode.target_language else None

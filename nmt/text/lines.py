@@ -26,12 +26,11 @@ COMPRESSED = re.compile(  # how compressed files begin; no text in UTF-8 does
     rb"(?P<gzip>\x1f\x8b)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<bzip2>BZh[1-9][1\x17][Ar])"
     rb"|(?P<xz>\xfd7zXZ\0)|(?P<zip>PK\x03\x04)"
 )
-MARKUP = re.compile(  # how files of WMT and translation memories begin; of XML, a line of its own
+MARKUP = re.compile(  # how files of WMT and translation memories begin; of XML, a whole line
     rb"\s*<((!doctype )?(tmx|mteval|(src|ref|tst|data)set)\b|\?xml\s[^>]*\?>\s*($|\n))",
     re.IGNORECASE,
 )
-NULS = 0.05  # of these bytes: in UTF-16, spaces and line ends of any script have one
-CONTROLS = {*range(32)} - {*b"\t\n\r"}  # in UTF-16, letters of some scripts have one of them each
+NULS = 0.01  # share of these bytes: in UTF-16, spaces and line ends of any script have a NUL
 PACKED = (".gz", ".zst")  # the endings of compressed files
 TABLE = r".*\.tsv(\.gz|\.zst)?"  # the name of a table
 
@@ -62,23 +61,15 @@ def decode_utf8(raw: bytes, where: str, hint: str = "mend the file") -> str:
 def refuse_other_than_lines(head: bytes, where: str) -> None:
     """Raise UserError (65), by its first bytes, for what is no text of a sentence a line in UTF-8.
 
-    That is markup (the SGML and XML of WMT, and TMX), what is compressed, and another encoding.
+    That is markup (the SGML and XML of WMT, and TMX), compressed text, and UTF-16, much of which
+    could be read as UTF-8.
     """
-    text = head.decode(errors="replace")
-    invalid = text.count("\ufffd") - head.count("\ufffd".encode())
-    beyond_ascii = len(text) - len(text.encode("ascii", "ignore"))
-    least = 4 if 0 in head else max(20, len(head) / 100)  # fewer are damage
-    is_other = invalid >= least and invalid > beyond_ascii / 2
-    alternate = max(half.count(byte) for byte in CONTROLS for half in (head[::2], head[1::2]))
-    is_wide = head.count(0) >= max(2, NULS * len(head)) or alternate >= max(4, len(head) / 3)
     if MARKUP.match(head.removeprefix(BOM)):
         what = "is SGML, XML or TMX; extract the text of its segments, one a line"
-    elif found := COMPRESSED.match(head):
-        what = f"is compressed by {found.lastgroup}; decompress it first"
-    elif head.startswith(MARKS) or is_wide or (is_other and 0 in head):
+    elif match := COMPRESSED.match(head):
+        what = f"is compressed by {match.lastgroup}; decompress it first"
+    elif head.startswith(MARKS) or head.count(0) >= max(2, NULS * len(head)):
         what = "is UTF-16 or UTF-32, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8"
-    elif is_other:
-        what = "is not UTF-8 but, as it seems, Latin-1 or UTF-16; convert it: iconv -t UTF-8 -f ..."
     else:
         return
     raise UserError(f"{where}: {what}", Exit.DATA)
@@ -114,7 +105,7 @@ def open_lines(path: Path, hint: str = "check the path") -> Iterator[Iterable[by
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; {hint}", Exit.NO_INPUT) from None
     with file:
-        kind = found.lastgroup if (found := COMPRESSED.match(file.peek(HEAD))) else None
+        kind = match.lastgroup if (match := COMPRESSED.match(file.peek(HEAD))) else None
         damage: tuple[type[Exception], ...] = EOFError, zlib.error, gzip.BadGzipFile
         stream: Any = gzip.GzipFile(fileobj=file) if kind == "gzip" else file
         if kind == "zstd":
@@ -134,7 +125,7 @@ def open_lines(path: Path, hint: str = "check the path") -> Iterator[Iterable[by
 
 
 def _import_zstd(path: Path) -> Any:
-    """Python's own module for zstd (from 3.14 on), or the package that stands in for it."""
+    """The module for zstd in Python 3.14 and later, or the package that stands in for it."""
     for name in ("compression.zstd", "backports.zstd"):
         with suppress(ImportError):
             return import_module(name)
@@ -180,7 +171,7 @@ def read_text(path: Path, hint: str = "check the path") -> list[str]:
 
 
 def read_parallel(path: Path, lines: Sequence[str], of: object) -> list[str]:
-    """All lines of a file; UserError (65) unless there are as many as `lines`, those of `of`."""
+    """All lines of a file; UserError (65) unless it has as many as `lines` of the file `of`."""
     parallel = read_text(path)
     if len(parallel) != len(lines):
         raise UserError(

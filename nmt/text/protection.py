@@ -19,7 +19,7 @@ PLACEHOLDERS = tuple(f"<x{number}>" for number in range(1, 10))  # user symbols,
 NOT_COMPILED = (re.error, OverflowError, RecursionError)
 _PLACEHOLDER = re.compile(f" ?({'|'.join(PLACEHOLDERS)})")
 _LOOKALIKE = re.compile("<(?=x[1-9]>)")  # text that looks like a placeholder
-# Thai to Burmese, Khmer, Chinese, Japanese and Korean, which may have no space beside a string.
+# Thai to Burmese, Khmer, Chinese, Japanese and Korean, which may have no space next to a string.
 _NO_SPACES = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3000-\uffef\U00020000-\U0003ffff]")
 _OPENING = {*"([{\uff08「『【《"}  # marks that touch what follows, in every script
 _CLOSING = {*".,;:!?)]}。、\uff0c\uff1b\uff1a\uff01\uff1f\uff09」』】》"}
@@ -32,10 +32,10 @@ class ProtectedLine(NamedTuple):
     strings: dict[str, str]  # by their placeholders
 
     def restore(self, output: str) -> str:
-        """Replace the placeholders of a translation by their strings; drop those without one.
+        """Replace the placeholders of a translation by their strings; drop any that have none.
 
         If this line has no space next to a string, neither has the translation next to a character
-        of the same kind: `(URL)` and `<b>word</b>` come back as such. Nor has it a space before
+        of the same kind: `(URL)` and `<b>word</b>` stay as they are. Nor has it a space before
         punctuation. Several occurrences of a string are matched in their order.
         """
         output = _PLACEHOLDER.sub(lambda m: m[0] if m[1] in self.strings else "", output)

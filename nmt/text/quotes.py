@@ -14,7 +14,7 @@ CLOSERS = {
 LOW = ("bg", "cs", "da", "de", "et", "hr", "is", "lt", "lv", "mk", "sk", "sl", "sr")  # „so“, »so«
 CONTRACTED = re.compile("s|t|d|m|re|ve|ll", re.IGNORECASE)  # what follows the apostrophe
 ELIDED = re.compile("em|til|tis|twas|cause|[0-9]+s?", re.IGNORECASE)  # stands for a longer word
-TO_NEXT, TO_LAST = "\x01", "\x02"  # mark words without a space beside; normalised text has none
+TO_NEXT, TO_LAST = "\x01", "\x02"  # no space on this side of a word; normalised text has neither
 
 
 def mark_quotes(words: Sequence[str], language: str) -> list[str]:
@@ -37,7 +37,7 @@ def mark_quotes(words: Sequence[str], language: str) -> list[str]:
 
 
 def join_marked(text: str) -> str:
-    """Leave out marks, and the spaces beside them."""
+    """Remove marks, and the spaces that they forbid."""
     return re.sub(f"{TO_NEXT} ?| ?{TO_LAST}", "", text)
 
 

@@ -1,4 +1,4 @@
-"""Segmenters and vocabularies of both sides from files of the user's own."""
+"""Segmenters and vocabularies of both sides from files of SentencePiece or subword-nmt."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import Unigram
 from nmt.text.vocab import is_piece
 
-VERSION = "#version: 0.2"  # of subword-nmt's files; those before mark the ends of words otherwise
+VERSION = "#version: 0.2"  # of subword-nmt's files; version 0.1 marks the ends of words otherwise
 
 
 def sides_of_files(data: Data, choice: Segmentation) -> Sides:
@@ -30,8 +30,8 @@ def sides_of_files(data: Data, choice: Segmentation) -> Sides:
     paths = (choice.source_vocabulary, choice.target_vocabulary or choice.source_vocabulary)
     pieces = [_pieces(Path(path), choice.min_frequency) for path in paths]
     return [
-        Side.of(Bpe(tokenizer, merges, known), known)
-        for tokenizer, known in zip((source, target), pieces, strict=True)
+        Side.of(Bpe(tokenizer, merges, side_pieces), side_pieces)
+        for tokenizer, side_pieces in zip((source, target), pieces, strict=True)
     ]
 
 
@@ -75,6 +75,6 @@ def _pieces(path: Path, min_frequency: int) -> list[str]:
             raise UserError(f"{where}: has no count; set segmenter.min_frequency=0", Exit.DATA)
         pieces[piece] = int(count or 0)
     frequent = (piece for piece, count in pieces.items() if count >= min_frequency)
-    if not (known := [*filter(is_piece, frequent)]):
+    if not (usable := [*filter(is_piece, frequent)]):
         raise UserError(f"{path}: no piece occurs {min_frequency} times", Exit.DATA)
-    return known
+    return usable

@@ -1,6 +1,7 @@
 """One side of a language pair: how its text becomes ids, and ids text; and both from JSON."""
 
 import base64
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from nmt.text.vocab import UNK, Vocabulary, check_pieces, damage_error
 # Text to pieces and back: `decode(encode(text))` gives the normalised text, but after the tokenizer
 # of Moses, which is not undone exactly. A MarianSegmenter is a Unigram.
 Segmenter: TypeAlias = Bpe | Unigram
+MERGE = re.compile(r"\S+ \S+")
 LONGEST = 300  # characters of a message about a file, which may contain anything
 
 
@@ -43,7 +45,7 @@ class Side:
         return {UNK, *symbols, *language_codes(self.vocabulary).values()}
 
     def is_unknown(self, ids: Sequence[int]) -> bool:
-        """Whether a line has unknown pieces, and no others but tags and symbols."""
+        """Whether a line has unknown pieces, and apart from them only tags and symbols."""
         return UNK in ids and self.blank.issuperset(ids)
 
     def text(self, ids: Iterable[int]) -> str:
@@ -103,10 +105,7 @@ def _read(schema: type, value: Any, where: str) -> Any:
 
 
 def _check_merges(value: Any) -> list[str]:
-    if not isinstance(value, list):
-        raise damage_error("segmenter.merges", "expected a list")
-    for number, merge in enumerate(value):
-        halves = merge.split(" ") if isinstance(merge, str) else []
-        if len(halves) != 2 or halves != merge.split():
-            raise damage_error(f"segmenter.merges[{number}]", "expected two symbols")
-    return value
+    merges: list[Any] = value if isinstance(value, list) else [None]
+    if not all(isinstance(merge, str) and MERGE.fullmatch(merge) for merge in merges):
+        raise damage_error("segmenter.merges", "expected a list of two symbols each")
+    return merges

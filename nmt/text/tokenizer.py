@@ -104,7 +104,7 @@ def _spaced(text: str) -> str:
 def _load_moses(language: str) -> tuple[Any, Any]:
     """Return the tokenizer and the detokenizer of a language.
 
-    The words are those of sacremoses, without what it computes again for each word.
+    They give the words that sacremoses gives, but do not compute its constants for each word.
     """
     from sacremoses import MosesDetokenizer, MosesTokenizer  # here: it takes 0.2 s to import
 

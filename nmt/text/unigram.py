@@ -32,7 +32,7 @@ class Unigram:
 
     @property
     def pieces(self) -> list[str]:
-        """All pieces of the model, without those that no text has: symbols, and unused ones."""
+        """The pieces that text can have: all but symbols and unused ones."""
         p = self._processor
         excluded = (p.is_control, p.is_unknown, p.is_unused)
         pieces = [p.id_to_piece(i) for i in range(len(p)) if not any(f(i) for f in excluded)]
@@ -85,7 +85,7 @@ class Unigram:
         return any(map(self._processor.is_byte, range(len(self._processor))))
 
     def _join(self, pieces: list[str]) -> str:
-        """Join pieces none of which is a symbol; the model leaves those that it does not know."""
+        """Join pieces none of which is a symbol; the model leaves unknown ones as they are."""
         joined = self._processor.decode(pieces) if self.joins else "".join(pieces)
         return joined.replace(SPACE, " ")
 
@@ -156,10 +156,9 @@ def learn_model(lines: Iterable[str], vocabulary_size: int, character_coverage: 
 class NBest:
     """Samples from the best segmentations of a line, in proportion to p^alpha (Kudo 2018).
 
-    p is the product of the probabilities of the pieces. Unknown pieces, and those that are not in
-    the language model, stay; text in the middle of a word beside them stays, too. SentencePiece can
-    sample as well, but its random generator is seeded once per thread: a line would depend on those
-    before it.
+    p is the product of the probabilities of the pieces. Unknown pieces, and pieces that are not in
+    the language model, stay; so does the rest of their word. SentencePiece can sample as well, but
+    seeds its random generator once per thread: a line would depend on the lines before it.
     """
 
     def __init__(self, segmenter: Unigram, vocabulary: Vocabulary, alpha: float, most: int) -> None:
@@ -176,8 +175,8 @@ class NBest:
         pieces, sampled, start = self._vocabulary.pieces(ids), list[int](), 0
         for is_known, run in groupby(piece in self._probable for piece in pieces):
             end = start + len([*run])
-            of_run = ids[start:end]
-            sampled += self._run(of_run, "".join(pieces[start:end])) if is_known else of_run
+            run_ids = ids[start:end]
+            sampled += self._run(run_ids, "".join(pieces[start:end])) if is_known else run_ids
             start = end
         return sampled
 

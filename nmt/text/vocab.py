@@ -64,16 +64,11 @@ def is_piece(text: str) -> bool:
 
 def check_pieces(value: Any, where: str, accepts: Callable[[str], Any] = is_piece) -> list[str]:
     """Return a list of different pieces; UserError (65) for anything else."""
-    if not isinstance(value, list):
-        raise damage_error(where, "expected a list")
-    for number, piece in enumerate(value):
-        if not isinstance(piece, str) or not accepts(piece):
-            problem = f"expected a piece of text, not {visible(piece, 20)!r}"
-            raise damage_error(f"{where}[{number}]", problem)
-    if len(set(value)) != len(value):
-        raise damage_error(where, "an entry stands twice")
+    is_list = isinstance(value, list) and all(isinstance(p, str) and accepts(p) for p in value)
+    if not is_list or len(set(value)) != len(value):
+        raise damage_error(where, "expected a list of pieces, all different")
     return value
 
 
 def damage_error(where: str, problem: str) -> UserError:
-    return UserError(f"{where}: {problem}; the file is damaged or not ours", Exit.DATA)
+    return UserError(f"{where}: {problem}; the file is damaged, or no file of nmt", Exit.DATA)

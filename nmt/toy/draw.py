@@ -30,7 +30,7 @@ _NOUNS = {kind: [n for n in NOUNS if n.kind == kind] for kind in sorted({n.kind 
 _SAYING = [verb for verb in VERBS if verb.complement]
 _PLAIN = [verb for verb in VERBS if not verb.complement]
 _DOING = [verb for verb in VERBS if verb.accusative]
-_DONE_TO = {  # verbs that can be said of a thing in a relative clause
+_DONE_TO = {  # verbs whose object may be a thing that a relative clause describes
     kind: [v for v in VERBS if kind in v.accusative and not v.dative] for kind in _NOUNS
 }
 _ADVERBIALS: dict[tuple[str, str], list[Adverb | Preposition]] = {

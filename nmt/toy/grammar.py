@@ -158,9 +158,9 @@ def _merge(tokens: list[str]) -> list[str]:
 
 def _capitalise(tokens: list[str]) -> list[str]:
     """Return the tokens with a capital letter at the start; the first word keeps its role."""
-    first, *others = tokens
+    first, *rest = tokens
     assert isinstance(first, Token)  # no sentence begins with a comma
-    return [Token(first[0].upper() + first[1:], first.owner, first.role), *others]
+    return [Token(first[0].upper() + first[1:], first.owner, first.role), *rest]
 
 
 def _words(text: str, owner: object, role: str) -> list[str]:

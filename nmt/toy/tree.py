@@ -3,7 +3,7 @@
 from nmt.toy.grammar import Clause, LinkedClause, Phrase, Token, english, german
 from nmt.toy.lexicon import COMPLEMENT, COORDINATORS, Adverb
 
-# labels of edges, as in Universal Dependencies; the column `labels` has their places here
+# labels of edges, as in Universal Dependencies; the column `labels` has their indices in this list
 LABELS = (
     *("root", "nsubj", "obj", "iobj", "obl", "advmod", "aux", "compound", "det", "amod", "case"),
     *("mark", "cc", "conj", "acl", "advcl", "ccomp", "fixed"),
@@ -24,7 +24,7 @@ def columns(parts: list[LinkedClause]) -> dict[str, str]:
         that it describes, a conjunction on the verb of its clause; a subordinate clause on the
         verb of the clause before it (or after it, if it stands first), further main clauses on
         the verb of the first.
-    labels: the label of the edge to the head, a place in LABELS. Words of one expression, as in
+    labels: the label of the edge to the head, an index of LABELS. Words of one expression, as in
         "am Abend", are `fixed` on its last word.
     depth: steps to the root, which has 0.
     order: the position, from 0, of the word when the words are sorted by their positions in the

@@ -13,7 +13,7 @@ from nmt.corpus.batches import Batch
 from nmt.corpus.grouping import by_length
 from nmt.corpus.pairs import Pairs
 from nmt.corpus.prepare import Prepared
-from nmt.decode.sources import Source, within_table
+from nmt.decode.engine import Source, within_table
 from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer

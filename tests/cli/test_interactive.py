@@ -49,25 +49,25 @@ def talk(
 
     `listens`: whether to hear the command to its end.
     """
-    ours, theirs = pty.openpty() if terminal else reversed(os.pipe())
+    writing_end, reading_end = pty.openpty() if terminal else reversed(os.pipe())
     hearing, speaking = os.pipe()
     if output is not None:
         os.close(hearing)
         hearing = os.open(output, os.O_RDONLY | os.O_NONBLOCK)
         words = (*words, "-o", str(output))
-    talking = Talk(ours, hearing)
+    talking = Talk(writing_end, hearing)
 
     def run() -> None:
         try:
             act(talking)
         finally:
             if terminal:
-                os.write(ours, b"\x04")  # Ctrl-D
+                os.write(writing_end, b"\x04")  # Ctrl-D
             else:
-                os.close(ours)
+                os.close(writing_end)
 
     thread = threading.Thread(target=run)
-    with os.fdopen(theirs, "r") as stdin, os.fdopen(speaking, "w") as stdout:
+    with os.fdopen(reading_end, "r") as stdin, os.fdopen(speaking, "w") as stdout:
         patch.setattr(sys, "stdin", stdin)
         patch.setattr(sys, "stdout", stdout)
         thread.start()
@@ -77,7 +77,7 @@ def talk(
         with os.fdopen(hearing, "rb") as rest:
             talking.heard.append(rest.read())
     if terminal:
-        os.close(ours)
+        os.close(writing_end)
     return code, talking
 
 
@@ -97,11 +97,7 @@ def test_each_line_is_answered_before_the_next_is_written(
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        ("因为昨天晚上下了很大的雨\n河水涨得很高\n" * 9).encode("utf-16-le"),
-        gzip.compress(b"w1 w2\n" * 50, mtime=0),
-    ],
+    "content", [("w1 w2\nw3\n" * 9).encode("utf-16-le"), gzip.compress(b"w1 w2\n" * 50, mtime=0)]
 )
 def test_a_pipe_that_gives_forty_bytes_at_first_is_refused(
     content: bytes,

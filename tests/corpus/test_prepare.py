@@ -103,7 +103,6 @@ def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
         "held out": 0,
     }
     assert prepared.train.lines.tolist() == [*range(1, 41), 46]
-    assert train["rejoined"] == {"tried": 1, "changed": 0}
     for split, lines in (("train", 46), ("dev", 4)):
         found = told[split]
         assert found["total"]["pairs"] == lines

@@ -1,22 +1,18 @@
 """A preparation that is stopped, wherever, leaves nothing, and begins again."""
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from nmt.corpus import learn, scan
-from nmt.corpus.passes import Cleaning, Numbering
 from nmt.corpus.prepare import prepare
 from nmt.system import atomic
-from tests.corpus.test_prepare import BPE, UNIGRAM, cached, contents, corpus
+from tests.corpus.test_prepare import BPE, cached, contents, corpus
 from tests.pages import ROOT
 
 
@@ -38,21 +34,6 @@ def test_words_whose_pieces_are_known_beforehand_get_the_same_ids(
         source, target = made.train.pair(number)
         assert made.source.ids(made.source.text(source)) == source.tolist()
         assert made.target.ids(made.target.text(target)) == target.tolist()
-
-
-@pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
-def test_workers_that_are_not_forked_get_a_copy(segmenter: Any, tmp_path: Path) -> None:
-    """As on macOS: what they need must survive pickle."""
-    data = corpus(tmp_path)
-    prepared = prepare(data, replace(segmenter, tokenizer="moses"))
-    sides = prepared.source, prepared.target
-    texts = scan.scan_files(data)["train"]
-    cleaning = Cleaning(data, [side.segmenter.tokenizer for side in sides], False, tmp_path)
-    numbering = Numbering(data, sides, {}, limited=True)
-    copy = pickle.loads(pickle.dumps((cleaning, numbering)))
-    cleaned = map(copy[0].clean, texts[0].chunks())
-    ids = [copy[1].number(chunk)[0].ids["source"] for chunk in cleaned]
-    assert np.concatenate(ids).tolist() == prepared.train.ids["source"].tolist()
 
 
 KILLED = """

@@ -67,14 +67,14 @@ def test_without_dropout_each_word_keeps_its_segmentation(words: list[str]) -> N
 def test_dropout_is_distributed_as_that_of_subword_nmt(word: str, dropout: float) -> None:
     symbols = (merge.replace(" ", "") for merge in bpe()[0].merges)
     half = [s.removesuffix("</w>") if s.endswith("</w>") else s + SEPARATOR for s in symbols][::2]
-    segmenter, vocabulary = bpe([*half, *EVERY_CHARACTER])  # others are cut again
+    segmenter, vocabulary = bpe([*half, *EVERY_CHARACTER])  # all other pieces are cut again
     sampler = BpeDropout(segmenter, vocabulary, dropout)
     ids = vocabulary.ids(segmenter.segment(word))[:-1]
-    ours = Counter(" ".join(vocabulary.pieces(sampler.line(ids))) for _ in range(3000))
+    nmt_counts = Counter(" ".join(vocabulary.pieces(sampler.line(ids))) for _ in range(3000))
     codes = io.StringIO("#version: 0.2\n" + "\n".join(segmenter.merges))
-    theirs = BPE(codes, vocab=set(vocabulary.to_json()))
-    counted = Counter(theirs.process_line(word, dropout) for _ in range(3000))
-    assert len(ours) > 3 and alike(ours, counted)
+    reference = BPE(codes, vocab=set(vocabulary.to_json()))
+    reference_counts = Counter(reference.process_line(word, dropout) for _ in range(3000))
+    assert len(nmt_counts) > 3 and alike(nmt_counts, reference_counts)
 
 
 def test_no_piece_is_unknown_that_was_known() -> None:

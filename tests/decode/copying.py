@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.settings import Decode
-from nmt.decode.engine import Weights
-from nmt.decode.sources import Source
+from nmt.decode.engine import Source, Weights
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.modeldir import Trained

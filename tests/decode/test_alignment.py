@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import nmt
 from nmt.decode.alignment import align, word_shares
+from nmt.decode.engine import Source
 from nmt.decode.models import cross_attention
-from nmt.decode.sources import Source
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.model.layers import AttentionRecord, watching

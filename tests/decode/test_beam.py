@@ -135,7 +135,7 @@ def whole(
     strategy = Beam(
         torch.tensor(limits, dtype=torch.long),
         beam_size=beam,
-        penalty=lambda length: length_penalty(length, alpha),
+        length_norm=lambda length: length_penalty(length, alpha),
         eos=EOS,
         coverage_penalty=coverage,
         shrinking=shrinking,

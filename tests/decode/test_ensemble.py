@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import nmt
-from nmt.config.settings import Decode, Settings
+from nmt.config.settings import Decode
 from nmt.decode.engine import length_penalty
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
@@ -93,9 +93,7 @@ def test_an_ensemble_reads_no_more_than_each_of_its_members(member: Make) -> Non
     assert Translator.of(unknown, short(), unknown).reader.longest_trained is None
 
 
-def test_members_read_the_columns_that_they_know(
-    member: Make, settings_of: Callable[..., Settings]
-) -> None:
+def test_members_read_the_columns_that_they_know(member: Make) -> None:
     tree, plain = member("encoding=spr_relative"), member("encoding=relative", seed=1)
     some = Translator.of(plain, short(), tree)
     assert "heads" in some.engine.columns
@@ -103,9 +101,6 @@ def test_members_read_the_columns_that_they_know(
     others = {"heads": ["2 0", "", "0", "0 1 1 1"]}
     found, other = (list(some.translate(LINES, 1, given)) for given in (heads, others))
     assert found != other
-    files = settings_of("data=files", "data.root=x")
-    with pytest.raises(UserError, match=r"^columns heads: no model of the ensemble had all"):
-        Translator.of(plain._replace(settings=files), short(), tree._replace(settings=files))
 
 
 def test_other_vocabularies_and_segmenters_are_refused(member: Make) -> None:

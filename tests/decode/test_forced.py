@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from nmt.api import score
+from nmt.decode.notes import Notes
 from nmt.decode.score import score_translations
-from nmt.decode.sources import Notes
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 from nmt.text.vocab import BOS, END

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from sacrebleu import sentence_chrf
 
 from nmt.config.settings import Settings, with_decode
-from nmt.decode.engine import Hypothesis
-from nmt.decode.sources import Source
+from nmt.decode.engine import Hypothesis, Source
 from nmt.decode.translator import Translation, Translator, rank_by_utility
 from nmt.errors import UserError
 from nmt.evaluation.describe import search_of

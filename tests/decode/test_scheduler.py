@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.corpus.grouping import by_length
+from nmt.decode.notes import Notes
 from nmt.decode.scheduler import batches_of, count_workers
-from nmt.decode.sources import Notes
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from nmt.config.data import Corpus
 from nmt.decode import split
-from nmt.decode.sources import Line, Notes
+from nmt.decode.lines import Line
+from nmt.decode.notes import Notes
 from nmt.decode.split import Splitter, separator
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, RefusedLinesError, UserError
@@ -126,7 +127,7 @@ def copying(target: str = "en", longest: int | None = 4, **data: Any) -> Trained
 def parts_of(model: Trained, text: str, **changes: Any) -> list[str]:
     """What a line is translated as; its words are pieces, and a full stop ends a sentence."""
     line = Line(1, text, {}, "")
-    Translator.of(model, decode(**changes)).reader.read(line)
+    Translator.of(model, decode(**changes)).reader.read(line, Notes())
     return [source.text for source in line.parts]
 
 

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt import modeldir
 from nmt.cli import evaluate
 from nmt.config.settings import Decode, with_decode
-from nmt.decode.sources import Notes
+from nmt.decode.notes import Notes
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_write, engines, exporting, samples

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from nmt.checks import example
-from nmt.decode.engine import Hypothesis
+from nmt.decode.engine import Hypothesis, Source
 from nmt.decode.search import CHECK_EVERY
-from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
@@ -164,7 +163,9 @@ def test_too_little_memory_for_one_sentence_is_an_error(tiny: Make) -> None:
     with pretended():
         model = tiny("encoding=relative").to(GPU)
         short_of_memory(model, 0)
-        with pytest.raises(UserError, match=r"^a line of \d+ pieces: too much") as error:
+        with pytest.raises(
+            UserError, match=r"^a batch of 1 lines of up to \d+ pieces: too"
+        ) as error:
             searched([model])
     assert error.value.code == Exit.NO_MEMORY
 

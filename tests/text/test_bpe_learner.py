@@ -15,7 +15,7 @@ from nmt.text.bpe_learner import learn
 from nmt.text.tokenizer import Tokenizer
 
 
-def theirs(lines: list[str], merges: int, least: int) -> list[str]:
+def subword_nmt_merges(lines: list[str], merges: int, least: int) -> list[str]:
     """Learn by subword-nmt itself."""
     codes = io.StringIO()
     with contextlib.redirect_stderr(io.StringIO()):
@@ -32,7 +32,7 @@ WORDS = st.lists(PARTS, min_size=2, max_size=12).map("".join)
 def test_as_subword_nmt_learns_of_few_characters(counts: dict[str, int], least: int) -> None:
     lines = [f"{word} {count}" for word, count in counts.items()]
     merges, _ = learn(counts, range(150), least)
-    assert merges == theirs(lines, 150, least)
+    assert merges == subword_nmt_merges(lines, 150, least)
 
 
 def test_as_subword_nmt_learns_of_many_words() -> None:
@@ -46,7 +46,7 @@ def test_as_subword_nmt_learns_of_many_words() -> None:
     lines = [f"{word} {count}" for word, count in counts.items()]
     merges, _ = learn(counts, range(1200), 1)
     assert len(merges) > 1000  # so pairs were set aside and taken back many times
-    assert merges == theirs(lines, 1200, 1)
+    assert merges == subword_nmt_merges(lines, 1200, 1)
 
 
 @given(st.dictionaries(st.text("ab@", min_size=1, max_size=12), st.integers(1, 300), min_size=1))

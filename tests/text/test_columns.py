@@ -210,7 +210,7 @@ def test_dropped_pairs_take_their_columns_along(
     [
         ([*LINES["heads"][:10], "1 1", "0 1"], r"train\.heads:11: word 1 hangs on itself"),
         ([*LINES["heads"][:11], "0 \udcff"], r"train\.heads:12: '\\ufffd' is no integer"),
-        (LINES["heads"][:11], r"train\.heads: 11 lines, .*train\.de: 12; the two must be para"),
+        (LINES["heads"][:11], r"train\.de: 12 lines, .*train\.heads: 11; the two must be para"),
     ],
 )
 def test_wrong_lines_are_named(tmp_path: Path, lines: list[str], message: str) -> None:

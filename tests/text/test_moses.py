@@ -31,17 +31,17 @@ TEXT = st.lists(
 
 
 @cache
-def ours(language: str) -> Tokenizer:
+def nmt_tokenizer(language: str) -> Tokenizer:
     return Tokenizer("nfc", "moses", language)
 
 
 @cache
-def theirs(language: str) -> MosesTokenizer:
+def moses_tokenizer(language: str) -> MosesTokenizer:
     return MosesTokenizer(lang=language)
 
 
 def expected(language: str, line: str) -> str:
-    return " ".join(theirs(language).tokenize(normalise(line), escape=False))
+    return " ".join(moses_tokenizer(language).tokenize(normalise(line), escape=False))
 
 
 each_language = pytest.mark.parametrize(
@@ -53,4 +53,4 @@ each_language = pytest.mark.parametrize(
 @each_language
 @given(line=TEXT)
 def test_words_are_those_of_sacremoses(language: str, line: str) -> None:
-    assert ours(language).words(line) == expected(language, line)
+    assert nmt_tokenizer(language).words(line) == expected(language, line)

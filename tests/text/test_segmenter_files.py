@@ -102,10 +102,10 @@ def test_pieces_are_those_of_subword_nmt(minimum: int, tmp_path: Path) -> None:
     counted = [line.split() for line in vocabulary.read_text(encoding="utf-8").splitlines()]
     kept = {piece for piece, count in counted if int(count) >= minimum}
     assert set(side.vocabulary.to_json()) == kept
-    theirs = BPE(codes.open(encoding="utf-8"), vocab=kept)
+    reference = BPE(codes.open(encoding="utf-8"), vocab=kept)
     for line in LINES:
         words = " ".join(line.split())
-        expected = [p if p in kept else "<unk>" for p in theirs.process_line(words).split()]
+        expected = [p if p in kept else "<unk>" for p in reference.process_line(words).split()]
         assert pieces_of(side, line) == expected
 
 

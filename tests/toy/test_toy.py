@@ -14,10 +14,9 @@ from sacremoses import MosesTokenizer
 from nmt.config.data import Data
 from nmt.errors import UserError
 from nmt.text.lines import read_text
-from nmt.toy import pairs, words
+from nmt.toy import pairs, words, write_text
 from nmt.toy.grammar import Clause, Phrase, german
 from nmt.toy.lexicon import COMPLEMENT, COORDINATORS, SUBORDINATORS, VERBS, adjective, article
-from nmt.toy.recipe import write
 from tests.composing import settings_of
 from tests.toy.toy_parser import parse, translate
 
@@ -153,7 +152,7 @@ def test_every_construction_occurs() -> None:
 
 def test_parts_are_disjoint(tmp_path: Path) -> None:
     short = {"train_shortest": 4, "train_longest": 5, "test_shortest": 4, "test_longest": 5}
-    write(corpus(train_pairs=600, dev_pairs=200, test_pairs=200, **short), tmp_path)
+    write_text(corpus(train_pairs=600, dev_pairs=200, test_pairs=200, **short), tmp_path)
     parts = [set(read_text(tmp_path / f"{p}.de")) for p in ("train", "dev", "test")]
     assert all(not one & other for one, other in combinations(parts, 2))
     drawn = [pairs(n, 4, 5, f"{p} 1") for p, n in (("train", 600), ("dev", 200), ("test", 200))]
@@ -173,5 +172,5 @@ def test_too_many_short_sentences_are_refused() -> None:
 def test_other_languages_are_refused(tmp_path: Path) -> None:
     other = corpus(source_language="en", target_language="de")
     with pytest.raises(UserError, match="the embedded grammar translates German to English"):
-        write(other, tmp_path)
+        write_text(other, tmp_path)
     assert not [*tmp_path.iterdir()]

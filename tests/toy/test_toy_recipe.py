@@ -6,7 +6,7 @@ import pytest
 
 from nmt.config.data import Data
 from nmt.errors import Exit, UserError
-from nmt.toy.recipe import ensure_text, write
+from nmt.toy import ensure_text, write_text
 from tests.composing import settings_of
 from tests.training.tiny import tree
 
@@ -27,7 +27,7 @@ def test_it_is_written_once(tmp_path: Path) -> None:
     ensure_text(corpus(tmp_path, "data.max_length=50", "data.join=2"))  # of the same sentences
     assert {path: path.stat().st_ino for path in (tmp_path / "text").iterdir()} == before
     (tmp_path / "fresh").mkdir()
-    write(data, tmp_path / "fresh")
+    write_text(data, tmp_path / "fresh")
     written = tree(tmp_path / "text")
     del written["manifest.json"]
     assert written == tree(tmp_path / "fresh")

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from nmt.text.lines import read_text
-from nmt.toy import draw, pairs, words
+from nmt.toy import draw, ensure_text, pairs, words
 from nmt.toy.draw import Drawing
 from nmt.toy.grammar import german
-from nmt.toy.recipe import ensure_text
 from nmt.toy.tree import LABELS
 from nmt.toy.tree import columns as of_tree
 from tests.composing import settings_of
