@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from nmt.corpus.grouping import by_length
-from nmt.decode.engine import Source
 from nmt.decode.lines import LineReader
 from nmt.decode.models import cross_attention, mean_over_layers
 from nmt.evaluation.metrics import Floats
