@@ -78,12 +78,14 @@ def recognise(path: Path) -> ModelKind | None:
     """The kind of a directory or checkpoint file; None: unknown."""
     if {"segmenter", "trainer", "decode"} <= _config(path).keys():
         return OWN
-    kind = model_type(path)
+    huggingface = model_type(path)
     files = path.iterdir() if path.is_dir() else [path]
-    signs = [f"model_type={kind}", *(file.name for file in files)]
-    known = next((k for k in KINDS if any(fnmatch.filter(signs, s) for s in k.signs)), None)
-    name = f"a model of Hugging Face of the type {visible(kind, 40)}"
-    return known or (ModelKind(name, COMPARE) if kind else None)
+    signs = [f"model_type={huggingface}", *(file.name for file in files)]
+    for model_kind in KINDS:
+        if any(fnmatch.filter(signs, pattern) for pattern in model_kind.signs):
+            return model_kind
+    name = f"a model of Hugging Face of the type {visible(huggingface, 40)}"
+    return ModelKind(name, COMPARE) if huggingface else None
 
 
 def model_type(path: Path) -> str:

@@ -15,12 +15,12 @@ from nmt.errors import Exit
 def holding(*names: str, **config: Any) -> Callable[[Path], None]:
     """Makes a directory with these files, and these keys in config.json."""
 
-    def make(place: Path) -> None:
-        place.mkdir()
+    def make(directory: Path) -> None:
+        directory.mkdir()
         for name in names:
-            (place / name).write_bytes(b"\x80")
+            (directory / name).write_bytes(b"\x80")
         if config:
-            (place / "config.json").write_text(json.dumps(config))
+            (directory / "config.json").write_text(json.dumps(config))
 
     return make
 
@@ -33,7 +33,7 @@ DIRECTORIES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "mBART": (holding(model_type="mbart"), "a model of Hugging Face of the type mbart", COMPARE),
     "Bart": (holding(model_type="bart"), "a model of Hugging Face of the type bart", COMPARE),
     "Eole": (holding("model.00.safetensors", model={}), "a model of Eole", "eole_ct2"),
-    "a run of ours": (holding(**OURS), "a run or a model directory of nmt", "needs no import"),
+    "a run of nmt": (holding(**OURS), "a run or a model directory of nmt", "needs no import"),
     "Firefox": (holding("model.deen.intgemm.alphas.bin"), "a model of Marian that is", "teacher"),
     "fairseq": (holding("model.pt", "dict.de.txt"), "a model of fairseq", "fairseq-converter"),
     "OpenNMT-py": (
@@ -57,10 +57,10 @@ def test_a_directory_that_cannot_be_imported_is_named(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make, what, advice = DIRECTORIES[kind]
-    make(tmp_path / "theirs")
-    assert import_model.main([str(tmp_path / "theirs"), str(tmp_path / "made")]) == Exit.DATA
+    make(tmp_path / "original")
+    assert import_model.main([str(tmp_path / "original"), str(tmp_path / "made")]) == Exit.DATA
     err = capsys.readouterr().err
-    assert err.startswith(f"nmt: {tmp_path / 'theirs'}: {what}") and advice in err
+    assert err.startswith(f"nmt: {tmp_path / 'original'}: {what}") and advice in err
     assert err.count("\n") == 1 and not (tmp_path / "made").exists()
 
 
@@ -75,7 +75,7 @@ def test_a_directory_that_cannot_be_imported_is_named(
 def test_a_file_is_not_taken_for_a_missing_directory(
     name: str, what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    holding(name, **MARIAN)(directory := tmp_path / "theirs")
+    holding(name, **MARIAN)(directory := tmp_path / "original")
     assert import_model.main([str(directory / name), str(tmp_path / "made")]) == Exit.DATA
     what = what.format(directory=directory)
     assert capsys.readouterr().err.startswith(f"nmt: {directory / name}: {what}")
@@ -105,8 +105,8 @@ def test_for_a_name_of_the_hub_the_error_says_how_to_download_it(
 def test_a_model_that_can_be_imported_says_so_where_a_model_directory_is_wanted(
     make: Callable[[Path], None], what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make(tmp_path / "theirs")
+    make(tmp_path / "original")
     (tmp_path / "in.txt").write_text("a\n")
-    assert translate([str(tmp_path / "theirs"), str(tmp_path / "in.txt")]) == Exit.DATA
+    assert translate([str(tmp_path / "original"), str(tmp_path / "in.txt")]) == Exit.DATA
     err = capsys.readouterr().err
     assert what in err and err.count("\n") == 1

@@ -27,7 +27,7 @@ from nmt.system.resources import DeviceName
 if TYPE_CHECKING:
     from nmt.modeldir import Trained
 
-ENGINES = ("nmt", "ctranslate2", "auto")
+SEARCH_ENGINES = ("nmt", "ctranslate2", "auto")
 GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # of NVIDIA, of AMD, of either below Windows
 
 log = logging.getLogger(__name__)
@@ -56,8 +56,8 @@ def load(
 
     `threads` are those of the whole process. Torch is imported, and set up, only if nmt searches.
     `workers`: processes that search, or threads of CTranslate2; None: as many as pay for the text.
-    `engine` is one of ENGINES; None: nmt, or CTranslate2 for exports. `changes` are settings of
-    decode, and `needs` names features of the call that CTranslate2 lacks.
+    `engine` is one of SEARCH_ENGINES; None: nmt, or CTranslate2 for exports. `changes` are settings
+    of decode, and `needs` names features of the call that CTranslate2 lacks.
     """
     exports = [path for path in paths if ctranslate2_engine.is_exported(Path(path))]
     if exports and engine == "nmt":
@@ -132,8 +132,8 @@ def _by_ctranslate2(
 
     Raises UserError if CTranslate2 cannot; with `auto` that is logged, and nmt searches.
     """
-    if engine not in ENGINES:
-        raise UserError(f"engine={engine}: choose among {', '.join(ENGINES)}")
+    if engine not in SEARCH_ENGINES:
+        raise UserError(f"engine={engine}: choose among {', '.join(SEARCH_ENGINES)}")
     if engine == "nmt":
         return None
     try:

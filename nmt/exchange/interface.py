@@ -1,7 +1,7 @@
 """The parts that each engine has: a library, a reader or writer of its files, and a scorer.
 
 A reader returns an `Imported`, a writer an `Export`. Both open an `EngineScorer`, with which the
-proof compares what the engine computes from its own files.
+proof compares with nmt what the engine computes from its files.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,14 +51,14 @@ def invalid(path: Path | str, what: str) -> UserError:
 
 
 class Output(NamedTuple):
-    """A translation in our ids."""
+    """A translation in nmt's ids."""
 
     ids: list[int]  # without eos
     finished: bool  # false: it was cut at its limit
 
 
 class EngineScorer(Protocol):
-    """A directory opened by another engine, which scores and searches in our ids without eos."""
+    """A directory opened by another engine, which scores and searches in nmt's ids without eos."""
 
     library: Library
     computed_in: str = "float32"
@@ -97,6 +97,6 @@ class Export(NamedTuple):
     trained: "Trained"  # as the engine is to compute it
     write: Callable[[Path, str], EngineScorer]  # makes a directory in a precision, and opens it
     code: Callable[[str], str] | None = None  # Python that translates with the directory at a path
-    usage: Callable[[str], str] | None = None  # Markdown for the card, if there is no such Python
+    usage: Callable[[str], str] | None = None  # Markdown for the card, instead of that Python
     # makes one file of the directory, with the names of the languages
     pack: Callable[[Path, tuple[str, str] | None], bytes] | None = None

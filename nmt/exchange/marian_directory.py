@@ -133,7 +133,7 @@ def prepare(trained: Trained) -> Export:
 
 
 def _vocabulary_files(trained: Trained, ids: Sequence[EngineIds]) -> dict[str, bytes]:
-    """SentencePiece models if their ids are those of the model, otherwise lists of pieces."""
+    """SentencePiece models if their ids are those of the model, if not, lists of pieces."""
     contents = models = [sentencepiece_of(side) for side in (trained.source, trained.target)]
     files, kind = dict[str, bytes](), "spm"
     if [_ids_of_sentencepiece(model) for model in models] != [side.to_json() for side in ids]:
@@ -184,7 +184,7 @@ def _unquote(key: str) -> str:
     if len(key) > 1 and key[0] == key[-1] == "'":
         return key[1:-1].replace("''", "'")
     if len(key) > 1 and key[0] == key[-1] == '"':
-        with suppress(ValueError):  # YAML has more escapes, and takes some characters for others
+        with suppress(ValueError):  # YAML has more escapes, and reads some characters differently
             return str(json.loads(key))
         return str(yaml.safe_load(key))
     return key
@@ -202,8 +202,8 @@ def open_scorer(
     """Let CTranslate2 convert a model.npz, and open the result.
 
     Its converter gets the tensors and options of the file, with three changes: Marian's sinusoids,
-    since it computes others; options that the file leaves out, or in their usual form; and names
-    for the pieces, since it does not read every vocabulary.
+    since it computes different ones; options that the file leaves out, or in their usual form; and
+    names for the pieces, since it does not read every vocabulary.
     """
     from ctranslate2.converters import MarianConverter
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nmt.config.settings import Decode, Model
 from nmt.exchange.interface import invalid
-from nmt.exchange.settings import fit_keys, warn_of_length_penalty, warn_of_others
+from nmt.exchange.settings import fit_keys, warn_of_left_out, warn_of_length_penalty
 from nmt.system import manifest
 
 CONFIG = "special:model.yml"
@@ -143,7 +143,7 @@ def shape_of(path: Path, options: dict[str, Any]) -> dict[str, Any]:
 
 def search_of(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """nmt's keys under `decode`, from decoder.yml; options without a counterpart are logged."""
-    warn_of_others(path, options, LEFT_OUT)
+    warn_of_left_out(path, options, LEFT_OUT)
     normalize = options.get("normalize", 0.0)  # true or false in early versions
     search = fit_keys(path, Decode, {
         "beam-size": ("beam_size", options.get("beam-size", 12)),

@@ -101,8 +101,8 @@ class EngineIds(NamedTuple):
 
     def to_json(self) -> dict[str, int]:
         """The contents of vocab.json, in the order of the ids."""
-        _, start, eos, unk, *others = self.numbers
-        ids = dict(zip(self.vocabulary.to_json(), others, strict=True))
+        _, start, eos, unk, *of_pieces = self.numbers
+        ids = dict(zip(self.vocabulary.to_json(), of_pieces, strict=True))
         ids |= {EOS_PIECE: eos, UNK_PIECE: unk}
         ids |= {} if start == ABSENT else {PAD_PIECE: start}
         return dict(sorted(ids.items(), key=lambda item: item[1]))
@@ -111,11 +111,12 @@ class EngineIds(NamedTuple):
 def number_pieces(path: Path, pieces: Sequence[str], special: Sequence[int]) -> EngineIds:
     """The ids of a side, by the list of its pieces.
 
-    `special`: the engine's ids of padding, start, end and unknown; the others become nmt's pieces.
+    `special`: the engine's ids of padding, start, end and unknown, which are no pieces in nmt.
     """
-    others = [i for i in range(len(pieces)) if i not in special]
+    of_pieces = [i for i in range(len(pieces)) if i not in special]
     with in_file(path):
-        return EngineIds(Vocabulary.from_json([pieces[i] for i in others]), [*special, *others])
+        vocabulary = Vocabulary.from_json([pieces[i] for i in of_pieces])
+    return EngineIds(vocabulary, [*special, *of_pieces])
 
 
 def number_marian(vocabulary: Vocabulary) -> EngineIds:
@@ -172,7 +173,7 @@ def to_nmt(
         for first, tensor in [*copies.items()][:1]:
             if not torch.isfinite(tensor).all():
                 raise invalid(path, f"{first} holds numbers that are not finite")
-            if not all(torch.equal(tensor, other) for other in copies.values()):
+            if not all(torch.equal(tensor, copy) for copy in copies.values()):
                 raise invalid(path, f"{', '.join(copies)} differ, and should be one matrix")
             side = _side(name, ids)
             if side and len(tensor) != side.size:

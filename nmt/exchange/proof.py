@@ -97,7 +97,7 @@ def certify(expected: SampleTranslations, scorer: EngineScorer) -> dict[str, Any
     plain = [normalise(line, source.segmenter.tokenizer.normalize) for line, *_ in chosen]
     for line, sample in zip(plain, chosen, strict=True):
         if scorer.source_ids(line) not in (None, [*sample.ids, EOS]):
-            raise UserError(f"{sample.line!r}: {engine} makes other pieces of it", Exit.DATA)
+            raise UserError(f"{sample.line!r}: {engine} segments it differently", Exit.DATA)
     difference = _compare_log_probs(expected, scorer)
     if not difference["log_probs"] <= LOG_PROBS:
         raise UserError(
@@ -208,7 +208,7 @@ def _compare_outputs(
     """The numbers of outputs that are compared and equal, and the lines of different ones.
 
     Beams at the length limit, and empty outputs that the engine misses, are left out: there it
-    chooses by other rules.
+    chooses by different rules.
     """
     beam, chosen = SEARCHES[name], expected.samples
     outputs = (scorer.output(sample.ids, sample.limit, beam) for sample in chosen)

@@ -1,4 +1,4 @@
-"""What an engine requires of a model; others are refused before anything is written."""
+"""What an engine requires of a model; a model without it is refused before it is written."""
 
 import torch
 from torch import Tensor
@@ -55,8 +55,8 @@ def _check_architecture(
             continue
         difference = f"which has model.{key}={to_yaml(required)}"
         if key == "target_bos":
-            difference, other = STARTS[value]
-            advice = f"export --to {other}"
+            difference, engine_name = STARTS[value]
+            advice = f"export --to {engine_name}"
         raise UserError(
             f"model.{key}={to_yaml(value)}: cannot be exported to {engine.title}, {difference}; "
             f"{advice}, or export --to ctranslate2"
@@ -73,7 +73,7 @@ def _check_architecture(
 
 
 def _find_absolute(model: Transformer, site: str) -> Absolute | None:
-    """The sinusoids of a site, if it has no other encoding."""
+    """The sinusoids of a site, if they are its only encoding."""
     encodings = list(model.sites[site])
     return encodings[0] if len(encodings) == 1 and isinstance(encodings[0], Absolute) else None
 

@@ -15,7 +15,7 @@ from nmt.text.vocab import SPECIALS
 BEYOND = 300  # pieces of the longest samples; more where training had more
 LONG = 6  # samples that are longer than what was trained on
 MOST = 1024  # pieces of a sample, whatever was trained on
-MADE_UP = 40  # lines, if none are given
+MADE_UP = 40  # lines, if the user has none
 LARGE = 150_000_000  # parameters; of a larger model, LONG and MADE_UP are fewer in proportion
 LONGEST_MADE_UP = 60  # pieces of such a line
 RATIO = 1.5  # pieces of an output, for each of the source, and ROOM besides
@@ -66,7 +66,7 @@ def choose_samples(
             limit = within_table(int(RATIO * len(ids)) + ROOM, tables.target)
             samples.append(SampleLine(text, ids, limit))
     if not samples:
-        raise UserError("no sample is short enough for the encoding; give others", Exit.DATA)
+        raise UserError("no sample is short enough for the encoding; shorten --samples", Exit.DATA)
     return samples, len(texts) - len(samples)
 
 
@@ -75,7 +75,7 @@ def random_line(side: Side, draw: Random, length: int) -> str:
     pieces = random_ids(side, draw, length)
     line = _line(side, pieces)
     divided = len(side.ids(line)) - 1
-    if divided > length:  # as it is where a vocabulary has pieces of the other language, too
+    if divided > length:  # as it is where a vocabulary has pieces of both languages
         line = _line(side, pieces[: max(1, length * length // divided)])
     return line
 

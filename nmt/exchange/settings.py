@@ -38,7 +38,7 @@ def settings_of(
     shared: bool,
     languages: Sequence[str] = (UNNAMED, UNNAMED),
 ) -> Settings:
-    """The settings of a training that would have made the model.
+    """The settings of a training that would give the model.
 
     `encoding`: the overrides that choose it. `decode` and `model` have keys of those sections;
     `longest`: pieces of the longest source in training, None: unknown; `shared`: both sides have
@@ -101,13 +101,13 @@ def read_unigram(kind: type[Unigram], path: Path, language: str) -> Unigram:
         raise invalid(path, "no SentencePiece model") from None
 
 
-def warn_of_others(path: Path, values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
+def warn_of_left_out(path: Path, values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
     """Log the search settings of a file that are not taken over; `usual`: without effect."""
-    others = [f"{k}={values[k]}" for k, v in usual.items() if values.get(k, v) not in (v, None)]
-    if others:
+    left_out = [f"{k}={values[k]}" for k, v in usual.items() if values.get(k, v) not in (v, None)]
+    if left_out:
         log.warning(
             "%s: not taken over: %s; the keys under decode. have their own values",
-            path, ", ".join(others),
+            path, ", ".join(left_out),
         )  # fmt: skip
 
 

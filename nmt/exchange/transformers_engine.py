@@ -1,4 +1,4 @@
-"""Open directories of Hugging Face transformers by its classes; other errors become one line."""
+"""Open directories of Hugging Face transformers by its classes; their errors become one line."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -75,7 +75,7 @@ def open_tokenizer(directory: Path, **options: Any) -> Any:
 
 
 def open_model(directory: Path) -> Any:
-    """The model of a directory in float32; UserError (65) for missing or other weights.
+    """The model of a directory in float32; UserError (65) for missing or superfluous weights.
 
     transformers itself draws missing weights at random.
     """
@@ -146,8 +146,8 @@ class TransformersScorer(EngineScorer):
         self.source = self._number(trained.source.vocabulary, ids[0], start)
         self.target = self._number(trained.target.vocabulary, ids[1], start)
         self._before_source, language = (
-            [language_id(known, name)] if name else []
-            for name, known in zip(languages, ids, strict=True)
+            [language_id(side_ids, name)] if name else []
+            for name, side_ids in zip(languages, ids, strict=True)
         )
         self._before_target = [start, *language]
         self.absent = self.barred = self.target.absent

@@ -26,7 +26,7 @@ from nmt.exchange.settings import (
     order_pieces,
     read_unigram,
     settings_of,
-    warn_of_others,
+    warn_of_left_out,
 )
 from nmt.exchange.transformers_engine import (
     GENERATION,
@@ -144,13 +144,13 @@ def _choose_languages(
 
 
 def _read_tensors(directory: Path, model: Any) -> dict[str, Tensor]:
-    """The tensors of a model but its sinusoids; UserError (65) for other positions."""
+    """The tensors of a model but its sinusoids; UserError (65) for positions that are none."""
     tensors = {n.removeprefix("model."): t for n, t in model.state_dict().items()}
     for name, module in model.model.named_modules():
         if hasattr(module, "create_weight"):  # Marian's, which may be stored
             table = tensors.pop(f"{name}.weight")
             if (table - module.create_weight()).abs().max() > TABLE_ERROR:
-                raise invalid(directory, f"{name} holds other positions than sinusoids")
+                raise invalid(directory, f"{name} holds positions that are no sinusoids")
     bias = tensors.get(BIAS, torch.zeros(len(tensors[OUTPUT])))  # M2M100 has none
     tensors[BIAS] = bias.flatten()
     return tensors
@@ -209,8 +209,8 @@ def read_search(
     never = never if isinstance(never, list) else [never]
     unknown = "forbid" if [target.numbers[UNK]] in never else "allow"
     in_nmt = target.never(FORBIDDEN[unknown])
-    others = [ids for ids in never if ids not in in_nmt]
-    warn_of_others(path, {**generation, "bad_words_ids": others}, UNSHARED)
+    left_out = [ids for ids in never if ids not in in_nmt]
+    warn_of_left_out(path, {**generation, "bad_words_ids": left_out}, UNSHARED)
     beam, alpha = (generation[key] for key in ("num_beams", "length_penalty"))
     beam, alpha = 1 if beam is None else beam, 1.0 if alpha is None else alpha
     return {"beam_size": beam, "alpha": alpha, "unknown": unknown}

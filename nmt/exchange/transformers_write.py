@@ -59,8 +59,8 @@ def prepare_m2m100(trained: Trained) -> Export:
     differs = not torch.equal(output.weight[BOS], output.weight[EOS])
     for wrong, what, why in (
         (None in languages, "decode.source_language and target_language", "never null there"),
-        (bias.any(), "an output.bias other than 0", TRAINED),
-        (differs, "an embedding of bos other than that of eos", TRAINED),
+        (bias.any(), "an output.bias that is not 0", TRAINED),
+        (differs, "an embedding of bos that is not that of eos", TRAINED),
     ):
         if wrong:
             what = f"{what}: cannot be exported to M2M100 ({why})"
@@ -93,10 +93,12 @@ def _write(
     for name, data in tokenizer.items():
         (directory / name).write_bytes(data)
     positions = _count_positions(trained)
-    config = to_config(trained.settings.model, ids, positions)
-    search = to_generation(trained.settings.decode, ids[1], positions)
-    order = component_order(trained.model)
-    tensors = marian_weights.to_engine(trained, order, ids, HUGGING_FACE)
+    start, eos, pad = ids[1].numbers[BOS], ids[1].numbers[EOS], ids[1].pad
+    special = {"decoder_start_token_id": start, "pad_token_id": pad}
+    special |= {"eos_token_id": eos, "forced_eos_token_id": eos}
+    config = special | _config_of(trained.settings.model, ids, positions)
+    search = special | _generation_of(trained.settings.decode, ids[1], positions)
+    tensors = marian_weights.to_engine(trained, component_order(trained.model), ids, HUGGING_FACE)
     bias = tensors.pop(BIAS)[None]
     tensors = {n if n == OUTPUT else f"model.{n}": t for n, t in tensors.items()}
     tensors |= {BIAS: bias} if classes == MARIAN else {}
@@ -137,8 +139,8 @@ def _tokenizer_of_marian(trained: Trained, ids: Sequence[EngineIds]) -> dict[str
 
 def _number_m2m100(vocabulary: Vocabulary) -> EngineIds:
     """The ids of a vocabulary whose first piece is <s>."""
-    others = range(len(FIRST), len(FIRST) - 1 + len(vocabulary.to_json()))
-    return EngineIds(vocabulary, [*FIRST_IDS, *others])
+    of_pieces = range(len(FIRST), len(FIRST) - 1 + len(vocabulary.to_json()))
+    return EngineIds(vocabulary, [*FIRST_IDS, *of_pieces])
 
 
 def _tokenizer_of_m2m100(side: Side, languages: Sequence[str]) -> dict[str, bytes]:
@@ -149,8 +151,8 @@ def _tokenizer_of_m2m100(side: Side, languages: Sequence[str]) -> dict[str, byte
     """
     from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
-    first, *others = side.vocabulary.to_json()
-    pieces = [first, *FIRST[1:], *others]
+    first, *rest = side.vocabulary.to_json()
+    pieces = [first, *FIRST[1:], *rest]
     in_tokenizer = [piece for piece in pieces if not piece.startswith(MADE_UP)]
     source, target = (language.strip("_") for language in languages)
     config: dict[str, Any] = {"src_lang": source, "tgt_lang": target}
@@ -178,8 +180,8 @@ def _tokenizer_of_m2m100(side: Side, languages: Sequence[str]) -> dict[str, byte
     return files | {TOKENIZER_CONFIG: manifest.dump(config)}
 
 
-def to_config(shape: Model, ids: Sequence[EngineIds], positions: int) -> dict[str, Any]:
-    """The keys of config.json."""
+def _config_of(shape: Model, ids: Sequence[EngineIds], positions: int) -> dict[str, Any]:
+    """The keys of config.json, but for special ids."""
     source, target = ids
     return {
         **{key: getattr(shape, key_in_nmt) for key, key_in_nmt in SHAPE.items()},
@@ -189,24 +191,15 @@ def to_config(shape: Model, ids: Sequence[EngineIds], positions: int) -> dict[st
         "vocab_size": source.size,
         "decoder_vocab_size": target.size,
         "max_position_embeddings": positions,
-        **special_ids(target),
     }
 
 
-def to_generation(decode: Decode, target: EngineIds, positions: int) -> dict[str, Any]:
-    """The keys of generation_config.json for nmt's search settings."""
+def _generation_of(decode: Decode, target: EngineIds, positions: int) -> dict[str, Any]:
+    """The keys of generation_config.json for nmt's search settings, but for special ids."""
     warn_of_length_penalty(decode, "transformers")
     return {
         "bad_words_ids": target.never(FORBIDDEN[decode.unknown]),
         "max_length": positions,
         "num_beams": decode.beam_size,
         **({"length_penalty": decode.alpha} if decode.beam_size > 1 else {}),
-        **special_ids(target),
     }
-
-
-def special_ids(target: EngineIds) -> dict[str, int]:
-    """The ids in both files."""
-    eos = target.numbers[EOS]
-    ids = {"decoder_start_token_id": target.numbers[BOS], "pad_token_id": target.pad}
-    return ids | {"eos_token_id": eos, "forced_eos_token_id": eos}

@@ -94,8 +94,8 @@ def _spm(path: Path, lines: list[str], pieces: int) -> list[str]:
     """Learn a model as Marian's are; returns its pieces, without the special ones."""
     spm_model(path, lines, vocab_size=pieces, hard_vocab_limit=False)
     processor = SentencePieceProcessor(model_file=str(path))
-    found = [processor.id_to_piece(i) for i in range(len(processor))]
-    return [piece for piece in found if piece not in ("<s>", *TOP)]
+    in_model = [processor.id_to_piece(i) for i in range(len(processor))]
+    return [piece for piece in in_model if piece not in ("<s>", *TOP)]
 
 
 def _write(path: Path, values: Any) -> None:

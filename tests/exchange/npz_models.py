@@ -27,14 +27,14 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def make(
-    place: Path, tie: str = "all", activation: str = "swish", spm: bool = False,
+    directory: Path, tie: str = "all", activation: str = "swish", spm: bool = False,
     codes: tuple[str, ...] = (), seed: int = 3, symbols: Sequence[str] = (),
 ) -> Path:  # fmt: skip
     """Write a directory; `spm`: the vocabulary is one SentencePiece model for both sides.
 
     `symbols`: pieces that this model knows beforehand.
     """
-    place.mkdir(parents=True)
+    directory.mkdir(parents=True)
     texts = [[pair[side] for pair in TEXT] for side in (0, 1)]
     if tie == "all":
         texts = [[line for pair in TEXT for line in pair]] * 2
@@ -43,25 +43,29 @@ def make(
     ids: dict[str, Any] = {"eos_id": 0, "unk_id": 1, "bos_id": -1} if spm else {}
     ids |= {"user_defined_symbols": [*symbols]} if symbols else {}
     vocabularies = [
-        _pieces(spm_model(place / name, text, vocab_size=60, hard_vocab_limit=False, **ids), codes)
+        _pieces(
+            spm_model(directory / name, text, vocab_size=60, hard_vocab_limit=False, **ids), codes
+        )
         for name, text in zip(names, texts, strict=True)
     ]
     if not spm:
         names = ["opus.src.vocab.yml", "opus.trg.vocab.yml"] if tie != "all" else ["opus.yml"] * 2
         for name, vocabulary in zip(names, vocabularies, strict=True):
             lines = {piece: number for number, piece in reversed([*enumerate(vocabulary)])}
-            (place / name).write_text(yaml.safe_dump(lines, sort_keys=False), encoding="utf-8")
+            (directory / name).write_text(yaml.safe_dump(lines, sort_keys=False), encoding="utf-8")
     decoder = {"models": ["/train/opus.npz"], "vocabs": [f"/train/{name}" for name in names],
                "beam-size": 6, "normalize": 1, "word-penalty": 0}  # fmt: skip
-    (place / "decoder.yml").write_text(yaml.safe_dump(decoder), encoding="utf-8")
+    (directory / "decoder.yml").write_text(yaml.safe_dump(decoder), encoding="utf-8")
     options = OPTIONS | {
         "transformer-ffn-activation": activation, "tied-embeddings-all": tie == "all",
         "tied-embeddings": tie == "target", "dim-vocabs": [*map(len, vocabularies)],
     }  # fmt: skip
     save(
-        place / "opus.npz", weights(tie, len(vocabularies[0]), len(vocabularies[1]), seed), options
+        directory / "opus.npz",
+        weights(tie, len(vocabularies[0]), len(vocabularies[1]), seed),
+        options,
     )
-    return place
+    return directory
 
 
 def weights(tie: str, source: int, target: int, seed: int = 3) -> dict[str, Any]:
@@ -79,19 +83,19 @@ def weights(tie: str, source: int, target: int, seed: int = 3) -> dict[str, Any]
     tensors["decoder_ff_logit_out_b"] = random(1, target)
     tensors["decoder_ff_logit_out_b"][0, 0] += 2.5  # so that some outputs end
     for stack, layers in LAYERS.items():
-        for place in (f"{stack}_l{n + 1}" for n in range(layers)):
+        for directory in (f"{stack}_l{n + 1}" for n in range(layers)):
             for part in ("self", "context")[: 1 + (stack == "decoder")]:
                 for letter in "qkvo":
-                    tensors[f"{place}_{part}_W{letter}"] = random(DIM, DIM)
-                    tensors[f"{place}_{part}_b{letter}"] = random(1, DIM)
-                tensors[f"{place}_{part}_Wo_ln_scale"] = random(1, DIM) + 1
-                tensors[f"{place}_{part}_Wo_ln_bias"] = random(1, DIM)
-            tensors[f"{place}_ffn_W1"] = random(DIM, INNER)
-            tensors[f"{place}_ffn_b1"] = random(1, INNER)
-            tensors[f"{place}_ffn_W2"] = random(INNER, DIM)
-            tensors[f"{place}_ffn_b2"] = random(1, DIM)
-            tensors[f"{place}_ffn_ffn_ln_scale"] = random(1, DIM) + 1
-            tensors[f"{place}_ffn_ffn_ln_bias"] = random(1, DIM)
+                    tensors[f"{directory}_{part}_W{letter}"] = random(DIM, DIM)
+                    tensors[f"{directory}_{part}_b{letter}"] = random(1, DIM)
+                tensors[f"{directory}_{part}_Wo_ln_scale"] = random(1, DIM) + 1
+                tensors[f"{directory}_{part}_Wo_ln_bias"] = random(1, DIM)
+            tensors[f"{directory}_ffn_W1"] = random(DIM, INNER)
+            tensors[f"{directory}_ffn_b1"] = random(1, INNER)
+            tensors[f"{directory}_ffn_W2"] = random(INNER, DIM)
+            tensors[f"{directory}_ffn_b2"] = random(1, DIM)
+            tensors[f"{directory}_ffn_ffn_ln_scale"] = random(1, DIM) + 1
+            tensors[f"{directory}_ffn_ffn_ln_bias"] = random(1, DIM)
     return tensors
 
 
@@ -111,5 +115,5 @@ def save(path: Path, tensors: dict[str, Any], options: dict[str, Any]) -> None:
 
 def _pieces(model: Path, codes: tuple[str, ...]) -> list[str]:
     processor = SentencePieceProcessor(model_file=str(model))
-    found = [processor.id_to_piece(i) for i in range(len(processor))]
-    return ["</s>", "<unk>", *codes, *(p for p in found if p not in ("<s>", "</s>", "<unk>"))]
+    pieces = [processor.id_to_piece(i) for i in range(len(processor))]
+    return ["</s>", "<unk>", *codes, *(p for p in pieces if p not in ("<s>", "</s>", "<unk>"))]

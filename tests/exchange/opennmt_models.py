@@ -51,16 +51,16 @@ class Checkpoint(dict[str, Tensor]):
         return None if "attn" in name and name.endswith("bias") else self[name]
 
 
-def make(place: Path, relative: bool, precision: str = "float32", **config: Any) -> Path:
+def make(directory: Path, relative: bool, precision: str = "float32", **config: Any) -> Path:
     """Write a directory, with one SentencePiece model for both sides."""
-    place.mkdir()
-    names = segment(place)
+    directory.mkdir()
+    names = segment(directory)
     opennmt_py = theirs("ctranslate2.converters.opennmt_py")  # which imports transformers
     spec = opennmt_py._get_model_spec_seq2seq(
         options(relative), Checkpoint(len(names)), [names], [names], 1
     )
-    save(spec, place, precision, config)
-    return place
+    save(spec, directory, precision, config)
+    return directory
 
 
 def options(relative: bool) -> Namespace:
@@ -72,18 +72,18 @@ def options(relative: bool) -> Namespace:
     )  # fmt: skip
 
 
-def segment(place: Path) -> list[str]:
+def segment(directory: Path) -> list[str]:
     """Write source.spm and target.spm; returns all names of the vocabulary."""
     model = learn_model(LINES, 60, 1.0)
     for side in ("source", "target"):
-        (place / f"{side}.spm").write_bytes(model)
+        (directory / f"{side}.spm").write_bytes(model)
     return [*SPECIAL, *Unigram(Tokenizer("none", "none", "de"), model).pieces]
 
 
-def save(spec: Any, place: Path, precision: str, config: Mapping[str, Any]) -> None:
+def save(spec: Any, directory: Path, precision: str, config: Mapping[str, Any]) -> None:
     """Write a specification to a directory."""
     for key, value in config.items():
         setattr(spec.config, key, value)
     spec.validate()
     spec.optimize(quantization=precision)
-    spec.save(str(place))
+    spec.save(str(directory))

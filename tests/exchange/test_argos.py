@@ -50,17 +50,17 @@ def test_the_command_writes_a_package_that_the_client_reads(tmp_path: Path) -> N
     assert export_model.main([model, str(package), *to, *more]) == Exit.OK
     with zipfile.ZipFile(package) as archive:
         archive.extractall(tmp_path)
-    (place,) = tmp_path.glob("translate-*")
-    assert place.name == "translate-de_en-1_0"
-    assert json.loads((place / "metadata.json").read_bytes()) == {
+    (directory,) = tmp_path.glob("translate-*")
+    assert directory.name == "translate-de_en-1_0"
+    assert json.loads((directory / "metadata.json").read_bytes()) == {
         "package_version": "1.0", "argos_version": "1.0",
         "from_code": "de", "from_name": "German", "to_code": "en", "to_name": "English",
     }  # fmt: skip
-    assert json.loads((place / "certificate.json").read_bytes())["log_probs"] < 2e-5
-    processor = SentencePieceProcessor(model_file=str(place / "sentencepiece.model"))
+    assert json.loads((directory / "certificate.json").read_bytes())["log_probs"] < 2e-5
+    processor = SentencePieceProcessor(model_file=str(directory / "sentencepiece.model"))
     assert processor.encode(LINES[0], out_type=str) == trained.source.segmenter.encode(LINES[0])
-    assert "argostranslate.package.install_from_path" in (place / "README.md").read_text()
-    reader = ctranslate2.Translator(str(place / "model"))
+    assert "argostranslate.package.install_from_path" in (directory / "README.md").read_text()
+    reader = ctranslate2.Translator(str(directory / "model"))
     (result,) = reader.translate_batch([processor.encode(LINES[0], out_type=str)], beam_size=4)
     assert result.hypotheses[0]
     for wrong in ([str(package), *to], [str(tmp_path / "y"), *to],
@@ -81,9 +81,9 @@ def test_its_preset_composes_a_model_that_a_package_can_hold(tmp_path: Path) -> 
     plain = shared()
     model = moved(settings, 0, len(plain.source.vocabulary))
     trained = plain._replace(settings=settings, model=model, target=plain.source)
-    found = export(trained, tmp_path / "x.argosmodel", LINES)
-    assert found["greedy"]["compared"] > 0
-    assert found["right_for"]["target_pieces"] is None  # its tables do not end
+    certificate = export(trained, tmp_path / "x.argosmodel", LINES)
+    assert certificate["greedy"]["compared"] > 0
+    assert certificate["right_for"]["target_pieces"] is None  # its tables do not end
 
 
 def test_no_special_piece_is_ever_chosen(tmp_path: Path) -> None:
@@ -183,12 +183,12 @@ def test_it_is_installed_and_translates_five_hundred_lines_alike(
     run(argospm, "install", "translate-de_en")
     assert run(argospm, "list").strip() == "translate-de_en"
     client = str(Path(__file__).with_name("argos_client.py"))
-    theirs = json.loads(run(PYTHON, client, "de", "en", given="\n".join(lines)))
+    by_client = json.loads(run(PYTHON, client, "de", "en", given="\n".join(lines)))
     settings = ["decode.beam_size=4", "decode.alpha=0.2", "decode.length_penalty=power"]
     output = tmp_path / "out.txt"
     files = [str(tmp_path / "run"), str(tmp_path / "in.txt"), "-o", str(output)]
     assert translate.main([*files, *settings, "decode.max_length_offset=256"]) == Exit.OK
-    ours = output.read_text(encoding="utf-8").split("\n")[:-1]
-    assert len(theirs) == 500 and len(set(theirs)) > 400
-    alike = sum(a == b for a, b in zip(ours, theirs, strict=True))
+    by_nmt = output.read_text(encoding="utf-8").split("\n")[:-1]
+    assert len(by_client) == 500 and len(set(by_client)) > 400
+    alike = sum(a == b for a, b in zip(by_nmt, by_client, strict=True))
     assert alike > 450, "its search goes on where CTranslate2 ends: few outputs differ"

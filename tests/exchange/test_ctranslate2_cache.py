@@ -197,11 +197,11 @@ def test_what_the_call_lifts_of_the_models_own_settings_is_not_refused(
     model: Trained, tmp_path: Path
 ) -> None:
     own = replace(model.settings.decode, no_repeat_ngram=3, position_scale=0.5)
-    place = tmp_path / "model"
-    modeldir.save(model._replace(settings=replace(model.settings, decode=own)), place)
-    assert searches(place, "ctranslate2", no_repeat_ngram=0, position_scale=1)
+    directory = tmp_path / "model"
+    modeldir.save(model._replace(settings=replace(model.settings, decode=own)), directory)
+    assert searches(directory, "ctranslate2", no_repeat_ngram=0, position_scale=1)
     with pytest.raises(UserError, match=r"decode.no_repeat_ngram=3: not with CTranslate2"):
-        searches(place, "ctranslate2", position_scale=1)
+        searches(directory, "ctranslate2", position_scale=1)
 
 
 def test_a_language_takes_a_position_of_the_tables(
@@ -263,10 +263,10 @@ def test_without_ctranslate2_nmt_translates(
 def test_from_python(saved: Path, caplog: pytest.LogCaptureFixture) -> None:
     trained = nmt.load(saved)
     search: dict[str, Any] = {"alpha": 0.0, "beam_size": 2}
-    ours = nmt.translate(trained, LINES, workers=1, **search)
+    expected = nmt.translate(trained, LINES, workers=1, **search)
     with caplog.at_level(logging.INFO):
-        assert nmt.translate(trained, LINES, workers=2, engine="auto", **search) == ours
-        assert list(nmt.translate_stream(trained, LINES, engine="auto", **search)) == ours
+        assert nmt.translate(trained, LINES, workers=2, engine="auto", **search) == expected
+        assert list(nmt.translate_stream(trained, LINES, engine="auto", **search)) == expected
         assert caplog.text.count("CTranslate2 translates: ") == 2 and len(cache_of(saved)) == 1
         caplog.clear()
         samples = {"engine": "auto", "method": "sample"}
@@ -287,9 +287,9 @@ def test_what_changed_in_memory_is_not_in_an_export(
     changed = nmt.load(saved)
     with torch.no_grad():
         changed.model.output.bias[5] += 3
-    ours = nmt.translate(changed, LINES, workers=1)
+    expected = nmt.translate(changed, LINES, workers=1)
     with caplog.at_level(logging.INFO):
-        assert nmt.translate(changed, LINES, workers=1, engine="auto") == ours
+        assert nmt.translate(changed, LINES, workers=1, engine="auto") == expected
         assert "not CTranslate2: model: is not what a directory holds" in caplog.text
         nmt.translate(changed._replace(directory=None), LINES[:1], workers=1, engine="auto")
     assert caplog.text.count("is not what a directory holds") == 2

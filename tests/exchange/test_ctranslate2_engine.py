@@ -38,13 +38,13 @@ def certain(*words: str, ends: float = 0.5, letters: list[str] = LETTERS) -> Tra
     return trained
 
 
-def exported(trained: Trained, place: Path, precision: str = "float32") -> Path:
+def exported(trained: Trained, directory: Path, precision: str = "float32") -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(samples, "BEYOND", 15)
         patch.setattr(samples, "LONG", 1)
         patch.setattr(ctranslate2_write, "LONGEST", 200)
-        exporting.export(trained, place, LINES[:1], precision=precision)
-    return place
+        exporting.export(trained, directory, LINES[:1], precision=precision)
+    return directory
 
 
 def copying() -> Trained:
@@ -70,7 +70,7 @@ def copying() -> Trained:
 
 
 @pytest.fixture(scope="module")
-def place(model: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(model: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model as an export, in `made`, and as a model directory, in `model`."""
     where = tmp_path_factory.mktemp("engine")
     modeldir.save(model, where / "model")
@@ -78,32 +78,34 @@ def place(model: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where
 
 
-def both(trained: Trained, place: Path, decode: Decode) -> list[Translator]:
-    return [Translator.of(trained, decode), engines.load([place], "cpu").translator(decode)]
+def both(trained: Trained, directory: Path, decode: Decode) -> list[Translator]:
+    return [Translator.of(trained, decode), engines.load([directory], "cpu").translator(decode)]
 
 
 def translated(translator: Translator, lines: Iterable[str], n_best: int = 1) -> Any:
     return list(translator.translate(lines, n_best))
 
 
-def agree(ours: list[list[Translation]], theirs: list[list[Translation]]) -> None:
-    for mine, its in zip(ours, theirs, strict=True):
-        assert [each.ids for each in mine] == [each.ids for each in its]
-        assert [each.text for each in mine] == [each.text for each in its]
-        assert [each.finished for each in mine] == [each.finished for each in its]
-        for one, other in zip(mine, its, strict=True):
+def agree(some: list[list[Translation]], same: list[list[Translation]]) -> None:
+    for ones, others in zip(some, same, strict=True):
+        assert [each.ids for each in ones] == [each.ids for each in others]
+        assert [each.text for each in ones] == [each.text for each in others]
+        assert [each.finished for each in ones] == [each.finished for each in others]
+        for one, other in zip(ones, others, strict=True):
             assert one.score == pytest.approx(other.score, abs=2e-5)
 
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_hypotheses_and_scores_are_those_of_our_own_engine(
-    beam: int, model: Trained, place: Path
+    beam: int, model: Trained, directory: Path
 ) -> None:
     decode = replace(model.settings.decode, beam_size=beam, alpha=0.0)
-    ours, theirs = (translated(each, LINES) for each in both(model, place / "made", decode))
-    agree(ours, theirs)
-    assert len({best.text for best, *_ in ours}) >= 4
-    assert beam == 1 or all(best.finished for best, *_ in ours)
+    by_nmt, by_ctranslate2 = (
+        translated(each, LINES) for each in both(model, directory / "made", decode)
+    )
+    agree(by_nmt, by_ctranslate2)
+    assert len({best.text for best, *_ in by_nmt}) >= 4
+    assert beam == 1 or all(best.finished for best, *_ in by_nmt)
 
 
 @torch.no_grad()
@@ -116,16 +118,16 @@ def log_prob_of(model: Trained, line: str, ids: tuple[int, ...]) -> float:
 
 @pytest.mark.parametrize("kind", ["wu", "power"])
 def test_scores_have_the_length_penalty_that_was_asked_for(
-    kind: Any, model: Trained, place: Path
+    kind: Any, model: Trained, directory: Path
 ) -> None:
     decode = replace(model.settings.decode, beam_size=3, alpha=0.7, length_penalty=kind)
-    _, theirs = both(model, place / "made", decode)
+    _, by_ctranslate2 = both(model, directory / "made", decode)
     checked = 0
-    for line, found in zip(LINES, translated(theirs, LINES, 3), strict=True):
-        assert [each.score for each in found] == sorted(
-            (each.score for each in found), reverse=True
+    for line, hypotheses in zip(LINES, translated(by_ctranslate2, LINES, 3), strict=True):
+        assert [each.score for each in hypotheses] == sorted(
+            (each.score for each in hypotheses), reverse=True
         )
-        for each in found:
+        for each in hypotheses:
             if line.strip() and each.finished:
                 n = len(each.ids) + 1
                 penalty = (n if kind == "power" else (5 + n) / 6) ** 0.7
@@ -141,47 +143,47 @@ def test_an_output_is_cut_at_its_own_limit_whatever_the_batch(tmp_path: Path) ->
     limit = {"max_length_ratio": 0.5, "max_length_offset": 3}
     for alpha in (0.0, 0.7):
         decode = with_decode(endless.settings, {"beam_size": 2, "alpha": alpha, **limit}).decode
-        ours, theirs = both(endless, tmp_path / "made", decode)
-        mine = translated(theirs, LINES)
+        by_nmt, by_ctranslate2 = both(endless, tmp_path / "made", decode)
+        mine = translated(by_ctranslate2, LINES)
         for line, (best, *_) in zip(LINES, mine, strict=True):
             pieces = len(endless.source.ids(line)) - 1
             assert len(best.ids) == (pieces // 2 + 3 if pieces else 0)
             assert best.finished is not bool(pieces)
-        agree(mine, [translated(theirs, [line])[0] for line in LINES])
-        scores = [best.score for best, *_ in translated(ours, LINES)]
+        agree(mine, [translated(by_ctranslate2, [line])[0] for line in LINES])
+        scores = [best.score for best, *_ in translated(by_nmt, LINES)]
         assert [best.score for best, *_ in mine] == pytest.approx(scores, rel=0.2)
 
 
 def test_sources_of_several_limits_are_searched_together_as_alone(
-    model: Trained, place: Path
+    model: Trained, directory: Path
 ) -> None:
     decode = replace(
         model.settings.decode, beam_size=3, alpha=0.7, max_length_ratio=1.0, max_length_offset=1
     )
-    _, theirs = both(model, place / "made", decode)
-    together = translated(theirs, LINES, 3)
-    agree(together, [translated(theirs, [line], 3)[0] for line in LINES])
-    cut = [not each.finished for found in together for each in found]
+    _, by_ctranslate2 = both(model, directory / "made", decode)
+    together = translated(by_ctranslate2, LINES, 3)
+    agree(together, [translated(by_ctranslate2, [line], 3)[0] for line in LINES])
+    cut = [not each.finished for hypotheses in together for each in hypotheses]
     assert 0 < sum(cut) < len(cut), "some come to their limit, and some do not"
 
 
-def test_where_no_piece_is_allowed_there_is_none(model: Trained, place: Path) -> None:
+def test_where_no_piece_is_allowed_there_is_none(model: Trained, directory: Path) -> None:
     decode = replace(model.settings.decode, max_length_ratio=0.2, max_length_offset=0)
-    _, theirs = both(model, place / "made", decode)
-    (nothing, *_), (one, *_) = translated(theirs, ["ein", LINES[0]])
+    _, by_ctranslate2 = both(model, directory / "made", decode)
+    (nothing, *_), (one, *_) = translated(by_ctranslate2, ["ein", LINES[0]])
     assert nothing == Translation("", 0.0, (), finished=False) and len(one.ids) == 3
 
 
 def test_sources_beyond_the_table_are_split_alike(tmp_path: Path) -> None:
     words = ["encoding=learned", "encoding.learned.size=30", "decode.too_long=split"]
     trained = certain(*words, "decode.beam_size=2", "decode.alpha=0")
-    found = []
+    hypotheses = []
     for translator in both(trained, exported(trained, tmp_path / "made"), trained.settings.decode):
         notes = Notes()
         lines = [LINES[11], " ".join(LINES[:3]), ""]
-        found.append(list(translator.translate(lines, notes=notes)))
+        hypotheses.append(list(translator.translate(lines, notes=notes)))
         assert "split" in notes.counts
-    agree(*found)
+    agree(*hypotheses)
 
 
 def test_a_language_chosen_at_search_takes_a_position_of_the_tables(tmp_path: Path) -> None:
@@ -190,19 +192,19 @@ def test_a_language_chosen_at_search_takes_a_position_of_the_tables(tmp_path: Pa
     language = dict.fromkeys(("source_language", "target_language"), "fr")
     search = {**language, "beam_size": 1, "unknown": "allow"}
     decode = with_decode(trained.settings, search).decode
-    ours, theirs = both(trained, exported(trained, tmp_path / "made"), decode)
-    assert ours.engine.source_limit == theirs.engine.source_limit == 29
-    assert ours.engine.target_limit == theirs.engine.target_limit == 29
+    by_nmt, by_ctranslate2 = both(trained, exported(trained, tmp_path / "made"), decode)
+    assert by_nmt.engine.source_limit == by_ctranslate2.engine.source_limit == 29
+    assert by_nmt.engine.target_limit == by_ctranslate2.engine.target_limit == 29
     lines = ["e" * pieces for pieces in (28, 29, 30)]
     assert [len(trained.source.ids(line)) - 1 for line in lines] == [28, 29, 30]
-    assert len(translated(theirs, lines)) == 3
+    assert len(translated(by_ctranslate2, lines)) == 3
 
 
-def test_its_own_threads_find_what_one_finds(place: Path, model: Trained) -> None:
+def test_its_own_threads_find_what_one_finds(directory: Path, model: Trained) -> None:
     options = replace(model.settings.decode, window=5, batch_tokens=30)
     lines = [source for source, _ in pairs(30, 3, 6, "threads")]
     alone, several = (
-        engines.load([place / "made"], "cpu", 1, workers=workers).translator(options)
+        engines.load([directory / "made"], "cpu", 1, workers=workers).translator(options)
         for workers in (1, 3)
     )
     engine = several.engine
@@ -216,8 +218,8 @@ def test_its_own_threads_find_what_one_finds(place: Path, model: Trained) -> Non
         several.texts(lines)
 
 
-def test_what_it_cannot_follow_is_refused(model: Trained, place: Path) -> None:
-    loaded = engines.load([place / "made"], "cpu")
+def test_what_it_cannot_follow_is_refused(model: Trained, directory: Path) -> None:
+    loaded = engines.load([directory / "made"], "cpu")
     for key, value in (
         ("method", "sample"), ("no_repeat_ngram", 3), ("length", "forced"),
         ("min_length_ratio", 0.5), ("position_scale", 0.5), ("target_length", "given"),
@@ -239,8 +241,10 @@ def test_its_precision_is_that_of_the_export_unless_another_is_asked_for(
         assert engine.reader.compute_type == wanted
 
 
-def test_a_directory_that_is_damaged_or_of_others_is_refused(place: Path, tmp_path: Path) -> None:
-    copied = Path(shutil.copytree(place / "made", tmp_path / "copied"))
+def test_a_directory_that_is_damaged_or_of_others_is_refused(
+    directory: Path, tmp_path: Path
+) -> None:
+    copied = Path(shutil.copytree(directory / "made", tmp_path / "copied"))
     data = bytearray((copied / "model.bin").read_bytes())
     data[len(data) // 2] ^= 1
     (copied / "model.bin").write_bytes(data)
@@ -252,12 +256,19 @@ def test_a_directory_that_is_damaged_or_of_others_is_refused(place: Path, tmp_pa
     assert error.value.code == Exit.DATA
 
 
-def test_exports_are_systems_of_an_evaluation(place: Path, model: Trained, tmp_path: Path) -> None:
+def test_exports_are_systems_of_an_evaluation(
+    directory: Path, model: Trained, tmp_path: Path
+) -> None:
     source, reference = tmp_path / "in.de", tmp_path / "in.en"
     text = pairs(12, 3, 6, "engine")
     for path, side in ((source, 0), (reference, 1)):
         path.write_text("".join(f"{pair[side]}\n" for pair in text), encoding="utf-8")
-    arguments = [f"model={place / 'model'}", f"export={place / 'made'}", "--source", str(source)]
+    arguments = [
+        f"model={directory / 'model'}",
+        f"export={directory / 'made'}",
+        "--source",
+        str(source),
+    ]
     arguments += ["--reference", str(reference), "--samples", "40", "--device", "cpu"]
     arguments += ["--output-dir", str(tmp_path), "-o", str(tmp_path / "r.json")]
     assert evaluate.main([*arguments, "decode.alpha=0", "decode.beam_size=2"]) == Exit.OK

@@ -54,15 +54,15 @@ def made(*words: str, letters: list[str] = LETTERS) -> Trained:
     return Trained(settings, model, side, side, {"longest_source": 12})
 
 
-def proven(trained: Trained, place: Path) -> dict[str, Any]:
-    found = export(trained, place / "made", LINES)
-    assert found["log_probs"] < 2e-5 and found["pieces"] > 60
+def proven(trained: Trained, directory: Path) -> dict[str, Any]:
+    certificate = export(trained, directory / "made", LINES)
+    assert certificate["log_probs"] < 2e-5 and certificate["pieces"] > 60
     for search in ("greedy", "beam_4"):
-        counts = found[search]
+        counts = certificate[search]
         assert counts["equal"] + counts["ties"] == counts["compared"] and counts["ties"] <= 1
-    assert found["greedy"]["compared"] == found["lines"]
-    assert found["longest_source"] > found["longest_trained_source"]
-    return found
+    assert certificate["greedy"]["compared"] == certificate["lines"]
+    assert certificate["longest_source"] > certificate["longest_trained_source"]
+    return certificate
 
 
 def test_samples_are_searched_whole_whatever_nmt_translate_does_with_them(tmp_path: Path) -> None:
@@ -84,8 +84,8 @@ def test_samples_are_searched_whole_whatever_nmt_translate_does_with_them(tmp_pa
     ["encoding=[rotary,relative]", "tau=3"],
 ]))  # fmt: skip
 def test_each_form_of_positions_is_proven(words: list[str], tmp_path: Path) -> None:
-    found = proven(made(*words), tmp_path)
-    assert found["compared_with"] == f"ctranslate2 {version('ctranslate2')}"
+    certificate = proven(made(*words), tmp_path)
+    assert certificate["compared_with"] == f"ctranslate2 {version('ctranslate2')}"
 
 
 @pytest.mark.parametrize(
@@ -131,22 +131,24 @@ def test_the_command_writes_what_ctranslate2_reads_and_needs_room_there_alone(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
     trained = made("encoding=alibi", "decode.no_repeat_ngram=3")
     modeldir.save(trained, tmp_path / "model")
-    samples, place = tmp_path / "samples.txt", tmp_path / "out" / "made"
+    samples, directory = tmp_path / "samples.txt", tmp_path / "out" / "made"
     samples.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
-    arguments = [str(tmp_path / "model"), str(place), "--to", "ctranslate2"]
+    arguments = [str(tmp_path / "model"), str(directory), "--to", "ctranslate2"]
     arguments += ["--samples", str(samples), "--precision", "int8"]
     assert export_model.main(arguments) == Exit.USAGE
     assert "cannot be exported; add decode.no_repeat_ngram=0" in capsys.readouterr().err
     assert export_model.main([*arguments, "decode.no_repeat_ngram=0", "decode.alpha=0.25"]) == 0
-    assert [*place.parent.iterdir()] == [place]
-    settings = json.loads((place / SETTINGS_BESIDE).read_bytes())
+    assert [*directory.parent.iterdir()] == [directory]
+    settings = json.loads((directory / SETTINGS_BESIDE).read_bytes())
     assert (settings["decode"]["no_repeat_ngram"], settings["decode"]["alpha"]) == (0, 0.25)
-    found = json.loads((place / "certificate.json").read_bytes())
-    assert found["log_probs"] < 1e-5 < found["int8"]["log_probs"] < 2
-    assert found["int8"]["computed_in"] == "int8_float32"
-    side = Side.from_json(json.loads((place / "source.json").read_bytes()))
-    translator = ctranslate2.Translator(str(place))
-    (result,) = translator.translate_batch([side.segmenter.encode(LINES[0])], **found["options"])
+    certificate = json.loads((directory / "certificate.json").read_bytes())
+    assert certificate["log_probs"] < 1e-5 < certificate["int8"]["log_probs"] < 2
+    assert certificate["int8"]["computed_in"] == "int8_float32"
+    side = Side.from_json(json.loads((directory / "source.json").read_bytes()))
+    translator = ctranslate2.Translator(str(directory))
+    (result,) = translator.translate_batch(
+        [side.segmenter.encode(LINES[0])], **certificate["options"]
+    )
     assert isinstance(side.segmenter.decode(result.hypotheses[0]), str)
     assert export_model.main(arguments) == Exit.CANT_CREATE
     assert export_model.main([str(tmp_path), str(tmp_path / "x"), "--to", "ctranslate2"]) != 0
@@ -180,8 +182,8 @@ def test_an_output_may_be_empty(tmp_path: Path) -> None:
     trained = made("encoding=none")
     with torch.no_grad():
         trained.model.output.bias[EOS] += 50
-    found = export(trained, tmp_path / "made", LINES)
-    assert found["beam_4"]["equal"] == found["lines"]
+    certificate = export(trained, tmp_path / "made", LINES)
+    assert certificate["beam_4"]["equal"] == certificate["lines"]
 
 
 def test_an_empty_output_that_ctranslate2_misses_behind_a_language_does_not_count(
@@ -192,8 +194,10 @@ def test_an_empty_output_that_ctranslate2_misses_behind_a_language_does_not_coun
     build.set_languages(trained.model, trained.settings.decode, vocabulary, vocabulary)
     with torch.no_grad():
         trained.model.output.bias[EOS] += 0.5
-    found = export(trained, tmp_path / "made", LINES)
-    assert found["beam_4"]["compared"] < found["lines"] == found["greedy"]["equal"]
+    certificate = export(trained, tmp_path / "made", LINES)
+    assert (
+        certificate["beam_4"]["compared"] < certificate["lines"] == certificate["greedy"]["equal"]
+    )
 
 
 @pytest.mark.slow

@@ -29,15 +29,17 @@ FEW = {"MADE_UP": 4, "BEYOND": 20, "ROOM": 4, "LONG": 1, "LONGEST": 64}
 
 
 def test_a_model_of_opennmt_py_computes_the_same(tmp_path: Path) -> None:
-    place = make(tmp_path / "theirs", relative=True)
+    directory = make(tmp_path / "original", relative=True)
     (tmp_path / "lines").write_text("\n".join(LINES[:4]) + "\n")
-    words = [str(place), str(tmp_path / "ours"), "--samples", str(tmp_path / "lines")]
+    words = [str(directory), str(tmp_path / "imported"), "--samples", str(tmp_path / "lines")]
     import_model.command([*words, "--trained-length", "20"])
-    found = json.loads((tmp_path / "ours/certificate.json").read_bytes())
-    assert found["log_probs"] < 5e-5 and found["pieces"] > 60
-    assert found["beam_4"]["compared"] > 1
-    assert found["greedy"]["equal"] + found["greedy"]["ties"] == found["lines"] > 4
-    trained = modeldir.load(tmp_path / "ours")
+    certificate = json.loads((tmp_path / "imported/certificate.json").read_bytes())
+    assert certificate["log_probs"] < 5e-5 and certificate["pieces"] > 60
+    assert certificate["beam_4"]["compared"] > 1
+    assert (
+        certificate["greedy"]["equal"] + certificate["greedy"]["ties"] == certificate["lines"] > 4
+    )
+    trained = modeldir.load(tmp_path / "imported")
     assert not trained.settings.model.source_eos and trained.facts["longest_source"] == 20
     (options,) = trained.settings.encoding.values()
     assert (options["tau"], options["tied"]) == (TAU, True)
@@ -52,17 +54,17 @@ def test_a_model_of_opennmt_py_computes_the_same(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_was_exported_comes_back(words: list[str], tmp_path: Path) -> None:
-    ours = made(*words)
-    export(ours, tmp_path / "made", LETTERED)
+    trained = made(*words)
+    export(trained, tmp_path / "made", LETTERED)
     again = ctranslate2_read.read(tmp_path / "made", 12).trained
-    assert again.settings.model == ours.settings.model
-    assert list(again.settings.encoding) == list(ours.settings.encoding)
-    mine, theirs = ours.model.state_dict(), again.model.state_dict()
-    assert mine.keys() == theirs.keys()
-    for name in mine:  # a decoder has no use for the vectors of keys ahead
+    assert again.settings.model == trained.settings.model
+    assert list(again.settings.encoding) == list(trained.settings.encoding)
+    before, after = trained.model.state_dict(), again.model.state_dict()
+    assert before.keys() == after.keys()
+    for name in before:  # a decoder has no use for the vectors of keys ahead
         seen = (..., slice(4), slice(None)) if "decoder_encodings" in name else ...
-        assert torch.equal(mine[name][seen], theirs[name][seen]), name
-    assert again.source.to_json() == ours.source.to_json()
+        assert torch.equal(before[name][seen], after[name][seen]), name
+    assert again.source.to_json() == trained.source.to_json()
 
 
 def test_an_export_keeps_its_languages_search_and_trained_length(
@@ -71,20 +73,22 @@ def test_an_export_keeps_its_languages_search_and_trained_length(
     languages = ["decode.source_language=fra_Latn", "decode.target_language=eng_Latn"]
     languages.append("decode.max_length_offset=3")
     pieces = [*LETTERS, "eng_Latn", "fra_Latn"]
-    ours = made("encoding=relative", "decode.unknown=forbid", *languages, letters=pieces)
-    sides = ours.source, ours.target
-    build.set_languages(ours.model, ours.settings.decode, *(side.vocabulary for side in sides))
+    trained = made("encoding=relative", "decode.unknown=forbid", *languages, letters=pieces)
+    sides = trained.source, trained.target
+    build.set_languages(
+        trained.model, trained.settings.decode, *(side.vocabulary for side in sides)
+    )
     with torch.no_grad():
-        ours.model.output.bias[EOS] -= 2.5  # an output has pieces behind its language
-    export(ours, tmp_path / "made", LETTERED)
+        trained.model.output.bias[EOS] -= 2.5  # an output has pieces behind its language
+    export(trained, tmp_path / "made", LETTERED)
     (tmp_path / "lines").write_text("\n".join(LETTERED) + "\n")
     words = [str(tmp_path / "made"), str(tmp_path / "again"), "--samples", str(tmp_path / "lines")]
     import_model.command(words)
     again = modeldir.load(tmp_path / "again")
-    assert again.settings.decode == ours.settings.decode
+    assert again.settings.decode == trained.settings.decode
     assert languages_of(again.settings) == ("fr", "en")
     assert again.facts == {"longest_source": 12} and "longest source" not in caplog.text
-    texts = [Translator.of(each, each.settings.decode).texts(LETTERED) for each in (ours, again)]
+    texts = [Translator.of(each, each.settings.decode).texts(LETTERED) for each in (trained, again)]
     assert texts[0] == texts[1] and any(texts[0])
     (tmp_path / "made/manifest.json").unlink()
     with pytest.raises(UserError, match="not a whole directory of nmt-export"):
@@ -93,55 +97,55 @@ def test_an_export_keeps_its_languages_search_and_trained_length(
 
 def test_sinusoids_that_are_not_in_the_file_are_those_of_ctranslate2(tmp_path: Path) -> None:
     """As in directories of OpenNMT-tf."""
-    ours = made("encoding=absolute", "encoding.absolute.layout=halves",
+    trained = made("encoding=absolute", "encoding.absolute.layout=halves",
                 "encoding.absolute.denominator=tensor2tensor",
                 "encoding.absolute.at.index.start=1")  # fmt: skip
-    place = tmp_path / "made"
-    ctranslate2_write.prepare(ours).write(place, "float32")
-    naming, sites = ctranslate2_write.fit(ours)
-    spec = ctranslate2_write.specification(ours, sites, naming)
+    directory = tmp_path / "made"
+    ctranslate2_write.prepare(trained).write(directory, "float32")
+    naming, sites = ctranslate2_write.fit(trained)
+    spec = ctranslate2_write.specification(trained, sites, naming)
     for stack in (spec.encoder, spec.decoder):
         stack.position_encodings.encodings = "__optional"
     spec.optimize()
-    spec.save(str(place))
-    (place / SETTINGS_BESIDE).unlink()
-    unknown = ctranslate2_read.read(place)
-    assert unknown.trained.settings.encoding == ours.settings.encoding
+    spec.save(str(directory))
+    (directory / SETTINGS_BESIDE).unlink()
+    unknown = ctranslate2_read.read(directory)
+    assert unknown.trained.settings.encoding == trained.settings.encoding
     assert unknown.trained.facts == {"longest_source": None}
-    found = importing.certify(unknown, LETTERED)
-    assert found["longest_trained_source"] is None and found["log_probs"] < 2e-5
+    certificate = importing.certify(unknown, LETTERED)
+    assert certificate["longest_trained_source"] is None and certificate["log_probs"] < 2e-5
 
 
 def test_without_an_eos_the_source_ends_with_its_last_piece() -> None:
     """What is padding behind it changes nothing; a source that is nothing but eos keeps it."""
-    ours = made("encoding=relative", "model.source_eos=false")
+    trained = made("encoding=relative", "model.source_eos=false")
     with_it = made("encoding=relative")
-    with_it.model.load_state_dict(ours.model.state_dict())
+    with_it.model.load_state_dict(trained.model.state_dict())
     target = torch.tensor([[1, 5, 6]])
-    got = ours.model(torch.tensor([[4, 5, 7, EOS]]), target)
+    got = trained.model(torch.tensor([[4, 5, 7, EOS]]), target)
     assert torch.allclose(got, with_it.model(torch.tensor([[4, 5, 7]]), target), atol=1e-6)
     assert not torch.allclose(got, with_it.model(torch.tensor([[4, 5, 7, EOS]]), target), atol=1e-3)
-    alone = ours.model(torch.tensor([[EOS, 0]]), target)
+    alone = trained.model(torch.tensor([[EOS, 0]]), target)
     assert torch.allclose(alone, with_it.model(torch.tensor([[EOS]]), target), atol=1e-6)
 
 
 @pytest.fixture(scope="module")
 def relative(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of OpenNMT-py, converted, with relative positions."""
-    return make(tmp_path_factory.mktemp("opennmt") / "theirs", relative=True)
+    return make(tmp_path_factory.mktemp("opennmt") / "original", relative=True)
 
 
 def configured(key: str, value: Any) -> Callable[[Path], None]:
-    def change(place: Path) -> None:
-        config = json.loads((place / "config.json").read_bytes())
-        (place / "config.json").write_text(json.dumps({**config, key: value}))
+    def change(directory: Path) -> None:
+        config = json.loads((directory / "config.json").read_bytes())
+        (directory / "config.json").write_text(json.dumps({**config, key: value}))
 
     return change
 
 
 def content(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    def write(place: Path) -> None:
-        where = place / "model.bin"
+    def write(directory: Path) -> None:
+        where = directory / "model.bin"
         where.write_bytes(change(where.read_bytes()))
 
     return write
@@ -171,31 +175,31 @@ def content(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
 def test_what_cannot_be_read_is_refused(
     change: Callable[[Path], Any], message: str, relative: Path, tmp_path: Path
 ) -> None:
-    place = Path(shutil.copytree(relative, tmp_path / "theirs"))
-    change(place)
+    directory = Path(shutil.copytree(relative, tmp_path / "original"))
+    change(directory)
     with pytest.raises(UserError, match=message) as error:
-        ctranslate2_read.read(place, 20)
+        ctranslate2_read.read(directory, 20)
     assert error.value.code == Exit.DATA
 
 
-def certify(place: Path, **expected: Any) -> modeldir.Trained:
+def certify(directory: Path, **expected: Any) -> modeldir.Trained:
     """Read a directory and compare it with CTranslate2; the settings of the model must be these."""
-    imported = ctranslate2_read.read(place, 12)
-    found = importing.certify(imported, LINES[:3])
-    assert found["log_probs"] < 5e-5 and found["pieces"] > 60
+    imported = ctranslate2_read.read(directory, 12)
+    certificate = importing.certify(imported, LINES[:3])
+    assert certificate["log_probs"] < 5e-5 and certificate["pieces"] > 60
     shape = imported.trained.settings.model
     assert {name: getattr(shape, name) for name in expected} == expected
     return imported.trained
 
 
 def test_a_model_of_fairseq_starts_from_the_end_of_a_sentence(tmp_path: Path) -> None:
-    place = make(tmp_path / "made", False, decoder_start_token="</s>", add_source_eos=True)
-    trained = certify(place, source_eos=True)
+    directory = make(tmp_path / "made", False, decoder_start_token="</s>", add_source_eos=True)
+    trained = certify(directory, source_eos=True)
     assert torch.equal(*trained.model.target_embedding.weight[[BOS, EOS]])
-    names = json.loads((place / "shared_vocabulary.json").read_bytes())
-    (place / "shared_vocabulary.json").write_text(json.dumps([*names[:-1], "eng_Latn"]))
+    names = json.loads((directory / "shared_vocabulary.json").read_bytes())
+    (directory / "shared_vocabulary.json").write_text(json.dumps([*names[:-1], "eng_Latn"]))
     with pytest.raises(UserError, match="eng_Latn chooses a language"):
-        ctranslate2_read.read(place)
+        ctranslate2_read.read(directory)
 
 
 def test_opus_mt_in_ctranslate2_computes_the_same(tmp_path: Path) -> None:
@@ -219,16 +223,16 @@ def test_quantised_weights_are_those_that_ctranslate2_computes_with(
 
 
 def test_a_package_of_argos_translate_is_imported(tmp_path: Path) -> None:
-    place = make(tmp_path / "model", False, "int8")
+    directory = make(tmp_path / "model", False, "int8")
     with zipfile.ZipFile(tmp_path / "de_en.argosmodel", "w") as archive:
-        archive.write(place / "source.spm", "de_en/sentencepiece.model")
+        archive.write(directory / "source.spm", "de_en/sentencepiece.model")
         archive.writestr("de_en/metadata.json", '{"from_code": "de", "to_code": "en"}')
         archive.writestr("de_en/stanza/model.bin", "of a divider of sentences")
-        for file in place.glob("*.[bj]*"):
+        for file in directory.glob("*.[bj]*"):
             archive.write(file, f"de_en/model/{file.name}")
-    words = [str(tmp_path / "de_en.argosmodel"), str(tmp_path / "ours")]
+    words = [str(tmp_path / "de_en.argosmodel"), str(tmp_path / "imported")]
     import_model.command([*words, "--trained-length", "9"])
-    trained = modeldir.load(tmp_path / "ours")
+    trained = modeldir.load(tmp_path / "imported")
     assert languages_of(trained.settings) == ("de", "en")
     assert trained.source.to_json() == trained.target.to_json()
 

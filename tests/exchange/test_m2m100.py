@@ -37,10 +37,10 @@ FILES = {"nllb": "tokenizer.json", "m2m100": "vocab.json"}  # that number the pi
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("m2m100")
+    directory = tmp_path_factory.mktemp("m2m100")
     for kind in KINDS:
-        make(place / kind, kind, updates=90)
-    return place
+        make(directory / kind, kind, updates=90)
+    return directory
 
 
 @pytest.fixture
@@ -52,13 +52,13 @@ def copied(models: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("kind", KINDS)
 def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, models: Path) -> None:
     imported = importing.read(models / kind)
-    found = importing.certify(imported, LINES)
-    assert found["compared_with"].startswith("transformers 5")
-    assert 0 < found["log_probs"] < proof.LOG_PROBS and found["lines_left_out"] == 0
+    certificate = importing.certify(imported, LINES)
+    assert certificate["compared_with"].startswith("transformers 5")
+    assert 0 < certificate["log_probs"] < proof.LOG_PROBS and certificate["lines_left_out"] == 0
     for search in ("greedy", "beam_4"):
-        assert found[search]["equal"] == found[search]["compared"]
-    assert found["lines"] == found["greedy"]["compared"] > len(LINES)
-    assert found["beam_4"]["compared"] > 4
+        assert certificate[search]["equal"] == certificate[search]["compared"]
+    assert certificate["lines"] == certificate["greedy"]["compared"] > len(LINES)
+    assert certificate["beam_4"]["compared"] > 4
 
 
 def test_another_target_gives_the_translations_of_transformers(models: Path) -> None:
@@ -110,19 +110,21 @@ def test_the_command_translates_as_it_is_told(
 def test_outputs_are_those_of_ctranslate2_also_at_a_limit(models: Path, tmp_path: Path) -> None:
     """A language is no piece of the output that is limited."""
     trained = transformers_read.read(models / "nllb").trained
-    exporting.export(trained, tmp_path / "ours", LINES[:3])
+    exporting.export(trained, tmp_path / "exported", LINES[:3])
     short = {"max_length_ratio": 0, "max_length_offset": 3, "beam_size": 1}
     for changes in ({"length_penalty": "power"}, {"length_penalty": "wu"}, short):
         decode = with_decode(trained.settings, changes).decode
-        engine = CTranslate2Engine(load(tmp_path / "ours"), decode, DeviceName("cpu"), 1)
-        ours, others = (
+        engine = CTranslate2Engine(load(tmp_path / "exported"), decode, DeviceName("cpu"), 1)
+        by_nmt, by_ctranslate2 = (
             [best[0] for best in translator.translate(LINES)]
             for translator in (Translator.of(trained, decode), Translator(trained, decode, engine))
         )
-        assert [t.ids for t in ours] == [t.ids for t in others]
+        assert [t.ids for t in by_nmt] == [t.ids for t in by_ctranslate2]
         if changes is not short:
-            assert [t.score for t in ours] == pytest.approx([t.score for t in others], abs=1e-3)
-    assert {len(t.ids) for t in ours} == {3}
+            assert [t.score for t in by_nmt] == pytest.approx(
+                [t.score for t in by_ctranslate2], abs=1e-3
+            )
+    assert {len(t.ids) for t in by_nmt} == {3}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -179,33 +181,23 @@ def test_engines_without_languages_refuse_them(models: Path, tmp_path: Path) -> 
 def changed(name: str, **values: Any) -> Callable[[Path], None]:
     """Changes keys of a JSON file; ...: takes one away."""
 
-    def change(place: Path) -> None:
-        content = {**json.loads((place / name).read_bytes()), **values}
-        write(place / name, {key: value for key, value in content.items() if value is not ...})
+    def change(directory: Path) -> None:
+        content = {**json.loads((directory / name).read_bytes()), **values}
+        write(directory / name, {key: value for key, value in content.items() if value is not ...})
 
     return change
 
 
-def removed(*names: str) -> Callable[[Path], None]:
-    """Takes files away."""
-
-    def remove(place: Path) -> None:
-        for name in names:
-            (place / name).unlink()
-
-    return remove
-
-
-def added(place: Path, piece: str, special: bool) -> None:
+def added(directory: Path, piece: str, special: bool) -> None:
     """Adds a piece to the tokenizer, as people do who fine-tune: a row that was made up has it."""
-    tokenizer = theirs("transformers").NllbTokenizer.from_pretrained(place)
+    tokenizer = theirs("transformers").NllbTokenizer.from_pretrained(directory)
     tokenizer.add_tokens([piece], special_tokens=special)
-    tokenizer.save_pretrained(place)
+    tokenizer.save_pretrained(directory)
 
 
 SHAPES: dict[str, Callable[[Path], Any]] = {
     "a fine-tuned one": changed("generation_config.json", forced_bos_token_id=122),
-    "a new language": lambda place: added(place, "nnh_Latn", special=True),
+    "a new language": lambda directory: added(directory, "nnh_Latn", special=True),
 }
 
 
@@ -223,7 +215,10 @@ def test_nllb_as_users_have_it_is_certified(
 
 
 WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {  # others: test_marian_read
-    "no pieces": (removed("sentencepiece.bpe.model"), "the file is missing; copy it from"),
+    "no pieces": (
+        lambda directory: (directory / "sentencepiece.bpe.model").unlink(),
+        "the file is missing; copy it from",
+    ),
     "tokenizer": (
         changed("tokenizer_config.json", tokenizer_class="SMALL100Tokenizer"),
         "tokenizer_class=SMALL100Tokenizer",
@@ -236,7 +231,10 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {  # others: test_marian_r
         changed("tokenizer_config.json", tgt_lang="${oc.env:HOME}"),
         r"decode.target_language=\$\{oc.env:HOME\}: the model has no piece",
     ),
-    "a token for all text": (lambda place: added(place, "__nnh__", special=False), "adds __nnh__"),
+    "a token for all text": (
+        lambda directory: added(directory, "__nnh__", special=False),
+        "adds __nnh__",
+    ),
 }
 
 
@@ -250,7 +248,7 @@ def test_a_wrong_directory_is_refused_by_name(name: str, copied: Path) -> None:
 
 
 def test_what_transformers_4_stored_besides_is_read(copied: Path) -> None:
-    """Several names of the matrix, the sinusoids, and a .bin in place of safetensors."""
+    """Several names of the matrix, the sinusoids, and a .bin instead of safetensors."""
     expected = transformers_read.read(copied).trained.model.state_dict()
     tensors = safetensors.torch.load((copied / "model.safetensors").read_bytes())
     shared = tensors["model.shared.weight"]
@@ -262,8 +260,8 @@ def test_what_transformers_4_stored_besides_is_read(copied: Path) -> None:
     (copied / "model.safetensors").unlink()
     changed("tokenizer_config.json", tokenizer_class="NllbTokenizerFast")(copied)
     torch.save(tensors | {"lm_head.weight": shared}, copied / "pytorch_model.bin")
-    found = transformers_read.read(copied).trained.model.state_dict()
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    state = transformers_read.read(copied).trained.model.state_dict()
+    assert all(torch.equal(state[name], expected[name]) for name in expected)
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ SYMBOLS = (">>fr<<", "<BT>", "{a.b}")
 
 
 def with_symbols(trained: Trained) -> Trained:
-    """The same with symbols, in the place of the first pieces."""
+    """The same with symbols instead of the first pieces."""
 
     def side(side: Side) -> Side:
         plain = side.to_json()
@@ -67,10 +67,14 @@ def with_symbols(trained: Trained) -> Trained:
 def test_what_was_imported_goes_back_as_it_came(tmp_path: Path) -> None:
     make(tmp_path / "original", **KINDS["separate relu"])
     trained = transformers_read.read(tmp_path / "original", trained_length=12).trained
-    found = export(trained, tmp_path / "made", LINES)
-    assert found["compared_with"] == f"transformers {version('transformers')}"
-    assert 0 < found["log_probs"] < 1e-4 and found["longest_source"] > 12
-    assert found["greedy"]["equal"] + found["greedy"]["ties"] == found["lines"] >= len(LINES)
+    certificate = export(trained, tmp_path / "made", LINES)
+    assert certificate["compared_with"] == f"transformers {version('transformers')}"
+    assert 0 < certificate["log_probs"] < 1e-4 and certificate["longest_source"] > 12
+    assert (
+        certificate["greedy"]["equal"] + certificate["greedy"]["ties"]
+        == certificate["lines"]
+        >= len(LINES)
+    )
     again = importing.read(tmp_path / "made").trained
     assert again.facts["longest_source"] == 12
     weights = trained.model.state_dict()
@@ -93,14 +97,14 @@ def test_models_of_our_own_go_too(tie: str, tmp_path: Path) -> None:
     shared = tie == "all"
     words += ["segmenter.shared_vocabulary=true"] if shared else []
     trained = made("encoding=absolute", *words, shared=shared)
-    found = export(trained, tmp_path / "made", [*LINES, "Der  Hund\u00a0schla\u0308ft ."])
-    assert found["log_probs"] < 1e-4 and found["lines_normalised"] == 1
+    certificate = export(trained, tmp_path / "made", [*LINES, "Der  Hund\u00a0schla\u0308ft ."])
+    assert certificate["log_probs"] < 1e-4 and certificate["lines_normalised"] == 1
     again = transformers_read.read(tmp_path / "made").trained
     ids = torch.tensor([trained.source.ids(LINES[0])])
     assert again.source.ids(LINES[0]) == ids[0].tolist()
     with torch.no_grad():
-        ours, theirs = (each.model(ids, torch.tensor([[1, 5, 6]])) for each in (trained, again))
-    assert torch.allclose(ours[..., 1:], theirs[..., 1:], atol=1e-4)
+        before, after = (each.model(ids, torch.tensor([[1, 5, 6]])) for each in (trained, again))
+    assert torch.allclose(before[..., 1:], after[..., 1:], atol=1e-4)
     assert (tmp_path / "made" / "target_vocab.json").exists() is not shared
 
 

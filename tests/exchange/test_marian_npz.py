@@ -30,10 +30,10 @@ LINES = [source for source, _ in TEXT[:4]]
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("npz")
+    directory = tmp_path_factory.mktemp("npz")
     for name, options in KINDS.items():
-        make(place / name, **options)
-    return place
+        make(directory / name, **options)
+    return directory
 
 
 @pytest.fixture
@@ -77,15 +77,15 @@ def test_what_comes_in_computes_as_in_ctranslate2_and_goes_back_to_the_byte(
     kind: str, models: Path, tmp_path: Path
 ) -> None:
     imported = importing.read(models / kind, 12)
-    found = importing.certify(imported, LINES)
-    assert found["compared_with"].startswith("ctranslate2 ")
-    assert 0 < found["log_probs"] < 1e-4 and found["longest_source"] > 12
-    assert found["greedy"]["equal"] == found["lines"] > len(LINES)
-    assert kind != "untied" or found["beam_4"]["equal"] == found["lines"]
+    certificate = importing.certify(imported, LINES)
+    assert certificate["compared_with"].startswith("ctranslate2 ")
+    assert 0 < certificate["log_probs"] < 1e-4 and certificate["longest_source"] > 12
+    assert certificate["greedy"]["equal"] == certificate["lines"] > len(LINES)
+    assert kind != "untied" or certificate["beam_4"]["equal"] == certificate["lines"]
     row = proof.log_probs(imported.trained.model, [5, 6], [7])
     assert row[:, :EOS].max() < -50  # the ids that Marian does not have get no probability
     again = exporting.export(imported.trained, tmp_path / "out", LINES, to="marian-npz")
-    assert again["log_probs"] == found["log_probs"]
+    assert again["log_probs"] == certificate["log_probs"]
     (before, options), (after, written) = (
         load(path) for path in (models / kind / "opus.npz", tmp_path / "out" / "model.npz")
     )
@@ -130,10 +130,10 @@ def test_pieces_of_any_characters_are_read_as_marian_and_ctranslate2_write_them(
 def npz(change: Callable[[Any, Any], Any]) -> Callable[[Path], None]:
     """An npz whose tensors and options are changed."""
 
-    def spoil(place: Path) -> None:
-        tensors, options = load(place / "opus.npz")
+    def spoil(directory: Path) -> None:
+        tensors, options = load(directory / "opus.npz")
         change(tensors, options)
-        save(place / "opus.npz", tensors, options)
+        save(directory / "opus.npz", tensors, options)
 
     return spoil
 
@@ -157,19 +157,19 @@ def bias(first: int, last: int, more: float) -> Callable[[Path], None]:
 def file(name: str, data: bytes | None) -> Callable[[Path], None]:
     """A file that holds something else, or (None) is not there."""
 
-    def spoil(place: Path) -> None:
-        (place / name).unlink()
+    def spoil(directory: Path) -> None:
+        (directory / name).unlink()
         if data is not None:
-            (place / name).write_bytes(data)
+            (directory / name).write_bytes(data)
 
     return spoil
 
 
 def decoder(**values: Any) -> Callable[[Path], None]:
-    """A decoder.yml in which some options are others."""
+    """A decoder.yml in which some options are changed."""
 
-    def spoil(place: Path) -> None:
-        where = place / "decoder.yml"
+    def spoil(directory: Path) -> None:
+        where = directory / "decoder.yml"
         where.write_text(yaml.safe_dump(yaml.safe_load(where.read_bytes()) | values))
 
     return spoil
@@ -186,14 +186,14 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "another vocabulary": (tensor("Wemb", lambda t: t[:-1]), "has 61 pieces, but Wemb is"),
     "pickles": (tensor("Wemb", lambda t: t.astype(object)), "opus.npz: damaged, or holds more"),
     "a length that is none": (
-        lambda place: (place / "certificate.json").write_text('{"longest_trained_source": "x"}'),
+        lambda path: (path / "certificate.json").write_text('{"longest_trained_source": "x"}'),
         "certificate.json: longest_trained_source=x",
     ),
     "two models": (decoder(models=["a.npz", "b.npz"]), "a.npz, b.npz: expected one file"),
     "ids missing": (file("opus.yml", b"</s>: 0\n<unk>: 1\na: 3\n"), "expected the ids 0 to 2"),
     "YAML that runs": (file("decoder.yml", b"a: !!python/object:os.getcwd {}"), "no valid YAML"),
     "YAML that swells": (file("decoder.yml", b"a: &a [x, x]\nword-penalty: [*a, *a]"), "aliases"),
-    "an npz that swells": (lambda place: np.savez_compressed(place / "opus.npz", a=np.zeros(10**5)),
+    "an npz that swells": (lambda path: np.savez_compressed(path / "opus.npz", a=np.zeros(10**5)),
                            "opus.npz: damaged, or holds more"),
 }  # fmt: skip
 
@@ -243,9 +243,9 @@ def test_one_vocabulary_may_stand_in_two_files(copied: Path) -> None:
     expected = importing.read(copied).trained
     shutil.copy(copied / "opus.yml", copied / "target.yml")
     decoder(vocabs=["opus.yml", "target.yml"])(copied)
-    found = importing.read(copied).trained
-    assert found.settings == expected.settings
-    assert found.model.source_embedding.weight is found.model.output.weight
+    read = importing.read(copied).trained
+    assert read.settings == expected.settings
+    assert read.model.source_embedding.weight is read.model.output.weight
     other = yaml.safe_load((copied / "opus.yml").read_bytes())
     pieces = [piece for piece in other if piece not in ("</s>", "<unk>")]
     other |= {pieces[0]: other[pieces[1]], pieces[1]: other[pieces[0]]}
@@ -268,16 +268,16 @@ def test_files_are_found_without_a_decoder_yml(copied: Path) -> None:
 
 def test_two_vocabularies_are_not_guessed_by_their_names(models: Path, tmp_path: Path) -> None:
     """de comes before en, whichever is the source."""
-    place = Path(shutil.copytree(models / "separate", tmp_path / "copied"))
-    (place / "decoder.yml").unlink()
-    (place / "opus.src.vocab.yml").rename(place / "vocab.en.yml")
-    (place / "opus.trg.vocab.yml").rename(place / "vocab.de.yml")
+    directory = Path(shutil.copytree(models / "separate", tmp_path / "copied"))
+    (directory / "decoder.yml").unlink()
+    (directory / "opus.src.vocab.yml").rename(directory / "vocab.en.yml")
+    (directory / "opus.trg.vocab.yml").rename(directory / "vocab.de.yml")
     with pytest.raises(UserError, match=r"vocab.de.yml, vocab.en.yml: .* the source first"):
-        importing.read(place)
-    (place / "decoder.yml").write_text("vocabs: [vocab.en.yml, vocab.de.yml]")
-    found = importing.read(place).trained
+        importing.read(directory)
+    (directory / "decoder.yml").write_text("vocabs: [vocab.en.yml, vocab.de.yml]")
+    read = importing.read(directory).trained
     expected = importing.read(models / "separate").trained
-    assert found.source.vocabulary.to_json() == expected.source.vocabulary.to_json()
+    assert read.source.vocabulary.to_json() == expected.source.vocabulary.to_json()
 
 
 def test_what_decoder_yml_says_counts_and_what_is_left_out_is_said(
@@ -321,13 +321,13 @@ def test_vocabularies_of_each_form_have_pieces_that_no_normalised_text_has(copie
 
 
 def test_the_search_ends_where_marian_ends(tmp_path: Path) -> None:
-    """Marian 1.12.42 gave these lengths of one letter; without stop=shrinking, most are others."""
+    """Marian 1.12.42 gave these lengths of one letter; without stop=shrinking, most are longer."""
     bias(0, 1, 3.0)(make(tmp_path / "made", **KINDS["firefox"]))
     trained = importing.read(tmp_path / "made").trained
     for beam_size, lengths in ((1, (75, 14, 14, 66)), (6, (13, 14, 14, 8))):
         decode = replace(trained.settings.decode, beam_size=beam_size, alpha=1.0)
-        found = Translator.of(trained, decode).texts([TEXT[i][0] for i in (0, 1, 3, 8)])
-        assert found == ["H" * length for length in lengths]
+        read = Translator.of(trained, decode).texts([TEXT[i][0] for i in (0, 1, 3, 8)])
+        assert read == ["H" * length for length in lengths]
 
 
 OURS = ("encoding=absolute", "encoding.absolute.denominator=tensor2tensor", "model.norm=post")
@@ -348,7 +348,7 @@ def test_models_of_our_own_go_there(tmp_path: Path) -> None:
     trained = made(*OURS, "model.tie=none", "model.target_bos=false")
     with torch.no_grad():
         trained.model.output.bias[EOS] += 3.0
-    found = exporting.export(trained, tmp_path / "made", LINES, to="marian-npz")
-    assert 0 < found["log_probs"] < 1e-4 and found["beam_4"]["equal"] > 0
+    certificate = exporting.export(trained, tmp_path / "made", LINES, to="marian-npz")
+    assert 0 < certificate["log_probs"] < 1e-4 and certificate["beam_4"]["equal"] > 0
     back = importing.read(tmp_path / "made").trained
     assert back.source.ids(LINES[0]) == trained.source.ids(LINES[0])

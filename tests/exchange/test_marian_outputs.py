@@ -21,9 +21,9 @@ def trained() -> Trained:
 def test_lines_are_translated_as_marian_does(trained: Trained, beam: int, normalize: float) -> None:
     """Two translations of one of the first 140 lines differ by 1e-6 in their score."""
     lines = (PLACE / "lines.de").read_text(encoding="utf-8").split("\n")[:20]
-    theirs = PLACE / f"beam{beam}-normalize{normalize:g}.en"
-    expected = theirs.read_text(encoding="utf-8").split("\n")[:20]
+    outputs = PLACE / f"beam{beam}-normalize{normalize:g}.en"
+    expected = outputs.read_text(encoding="utf-8").split("\n")[:20]
     changes = {"beam_size": beam, "alpha": normalize}
     decode = with_decode(trained.settings, changes).decode
-    ours = Translator.of(trained, decode).texts(lines)
-    assert sum(a == b for a, b in zip(ours, expected, strict=True)) >= 19
+    by_nmt = Translator.of(trained, decode).texts(lines)
+    assert sum(a == b for a, b in zip(by_nmt, expected, strict=True)) >= 19

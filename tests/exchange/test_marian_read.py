@@ -31,11 +31,11 @@ TRAINED = "shared swish"  # the outputs of the others hardly ever end
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("marian")
+    directory = tmp_path_factory.mktemp("marian")
     for name, options in KINDS.items():
         if "relu" not in name:
-            make(place / name, **options, updates=60 if name == TRAINED else 0)
-    return place
+            make(directory / name, **options, updates=60 if name == TRAINED else 0)
+    return directory
 
 
 @pytest.fixture
@@ -47,11 +47,11 @@ def copied(models: Path, tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_pieces_logits_and_translations_are_those_of_transformers(models: Path) -> None:
     imported = transformers_read.read(models / TRAINED)
-    found = importing.certify(imported, LINES)
-    assert found["compared_with"].startswith("transformers 5")
-    assert found["lines"] == found["greedy"]["equal"] > len(LINES)
-    assert 0 < found["log_probs"] < proof.LOG_PROBS and found["lines_left_out"] == 0
-    assert found["beam_4"]["equal"] > 4
+    certificate = importing.certify(imported, LINES)
+    assert certificate["compared_with"].startswith("transformers 5")
+    assert certificate["lines"] == certificate["greedy"]["equal"] > len(LINES)
+    assert 0 < certificate["log_probs"] < proof.LOG_PROBS and certificate["lines_left_out"] == 0
+    assert certificate["beam_4"]["equal"] > 4
     assert imported.trained.facts == {"longest_source": None, "positions": 300}
     model: Any = imported.trained.model
     with torch.no_grad():
@@ -70,15 +70,15 @@ def test_beam_search_is_that_of_transformers_with_its_length_penalty(copied: Pat
     assert isinstance(reference, TransformersScorer)
     translations = Translator.of(imported.trained, decode).translate(LINES)
     model, compared = theirs("transformers").MarianMTModel.from_pretrained(copied), 0
-    for line, (ours, *_) in zip(LINES, translations, strict=True):
-        found = model.generate(
+    for line, (best, *_) in zip(LINES, translations, strict=True):
+        generated = model.generate(
             **reference.tokenizer(line, return_tensors="pt"), max_new_tokens=80,
             forced_eos_token_id=None, bad_words_ids=[[reference.target.numbers[BOS]]],
             return_dict_in_generate=True, output_scores=True,
         )  # fmt: skip
-        ids = reference.target.to_nmt(found.sequences[0].tolist())[1:]
-        if ours.finished and ids[-1] == EOS and ours.ids == tuple(ids[:-1]):
-            assert ours.score == pytest.approx(float(found.sequences_scores[0]), abs=1e-4)
+        ids = reference.target.to_nmt(generated.sequences[0].tolist())[1:]
+        if best.finished and ids[-1] == EOS and best.ids == tuple(ids[:-1]):
+            assert best.score == pytest.approx(float(generated.sequences_scores[0]), abs=1e-4)
             compared += 1
     assert compared >= 4
 
@@ -204,16 +204,16 @@ def test_models_with_the_keys_of_public_configs_are_certified(name: str, copied:
     assert importing.certify(imported, LINES[:1])["log_probs"] < proof.LOG_PROBS
 
 
-def resize(place: Path, tokens: list[str], multiple: int | None = None) -> None:
+def resize(directory: Path, tokens: list[str], multiple: int | None = None) -> None:
     """Add tokens, as people do who fine-tune, and round the rows of the embedding up."""
     transformers = theirs("transformers")
-    tokenizer = transformers.MarianTokenizer.from_pretrained(place)
-    model = transformers.MarianMTModel.from_pretrained(place)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(directory)
+    model = transformers.MarianMTModel.from_pretrained(directory)
     tokenizer.add_tokens(tokens)
     model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=multiple)
     model.final_logits_bias = torch.zeros(1, model.config.vocab_size)
-    tokenizer.save_pretrained(place)
-    model.save_pretrained(place)
+    tokenizer.save_pretrained(directory)
+    model.save_pretrained(directory)
 
 
 @pytest.mark.slow
@@ -279,7 +279,7 @@ def test_a_decoder_may_start_with_the_id_that_ends_a_line(copied: Path) -> None:
         ),
         (
             lambda t: t.update({"model.encoder.embed_positions.weight": torch.ones(300, 16)}),
-            "holds other positions than sinusoids",
+            "holds positions that are no sinusoids",
         ),
     ],
 )

@@ -22,7 +22,7 @@ FEW = {"BEYOND": 20, "LONG": 1, "ROOM": 2}
 
 
 class Copied(EngineScorer):
-    """Our own model in the place of another engine."""
+    """nmt itself as the other engine."""
 
     library = CTRANSLATE2
     barred: Sequence[int] = (PAD, BOS)
@@ -68,15 +68,23 @@ def test_a_certificate_says_what_was_compared(
     trained: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     greedy_alone(monkeypatch)
-    found = certified(trained, Copied(trained), [*LINES, "", f" {LINES[0]}\u00a0"])
+    certificate = certified(trained, Copied(trained), [*LINES, "", f" {LINES[0]}\u00a0"])
     lines = len(LINES) + 3  # one is joined and one made up, both longer than in training
-    assert found["compared_with"].startswith("ctranslate2 ")
-    assert (found["lines"], found["lines_left_out"], found["lines_normalised"]) == (lines, 1, 1)
-    assert found["log_probs"] == 0 and found["pieces"] > 60 and found["ill_conditioned"] == 0
-    assert found["longest_source"] > found["longest_trained_source"] == 12
-    assert found["greedy"]["equal"] == found["greedy"]["compared"] == lines
-    assert found["right_for"] == {"source_pieces": 59, "target_pieces": 89}
-    assert "options" not in found
+    assert certificate["compared_with"].startswith("ctranslate2 ")
+    assert (
+        certificate["lines"],
+        certificate["lines_left_out"],
+        certificate["lines_normalised"],
+    ) == (lines, 1, 1)
+    assert (
+        certificate["log_probs"] == 0
+        and certificate["pieces"] > 60
+        and certificate["ill_conditioned"] == 0
+    )
+    assert certificate["longest_source"] > certificate["longest_trained_source"] == 12
+    assert certificate["greedy"]["equal"] == certificate["greedy"]["compared"] == lines
+    assert certificate["right_for"] == {"source_pieces": 59, "target_pieces": 89}
+    assert "options" not in certificate
 
 
 def test_one_wrong_probability_is_enough(trained: Trained) -> None:
@@ -89,10 +97,10 @@ def test_one_wrong_probability_is_enough(trained: Trained) -> None:
                 change[0, -1] = self.wrong if number == 1 else 0
                 yield rows + change
 
-    ours = proof.translate_samples(trained, Copied(trained), LINES)
+    expected = proof.translate_samples(trained, Copied(trained), LINES)
     for Spoiled.wrong in (1e-3, math.nan):
         with pytest.raises(UserError, match="log-probabilities in ctranslate2 differ by") as error:
-            proof.certify(ours, Spoiled(trained))
+            proof.certify(expected, Spoiled(trained))
         assert error.value.code == Exit.DATA
 
 
@@ -110,16 +118,16 @@ def test_only_made_up_targets_may_differ_by_as_much_as_rounding(
 
     greedy_alone(monkeypatch)
     monkeypatch.setattr(proof, "LOG_PROBS", 1e-9)  # less than rounding
-    ours = proof.translate_samples(trained, Copied(trained), LINES)
+    expected = proof.translate_samples(trained, Copied(trained), LINES)
     with pytest.raises(UserError, match="log-probabilities"):  # in our own outputs
-        proof.certify(ours, Rounded(trained))
-    Rounded.first = len(ours.samples)
-    found = proof.certify(ours, Rounded(trained))
-    assert found["ill_conditioned"] > 0 and found["log_probs"] == 0
-    assert any("made-up translations do not count" in line for line in proof.sentences(found))
+        proof.certify(expected, Rounded(trained))
+    Rounded.first = len(expected.samples)
+    certificate = proof.certify(expected, Rounded(trained))
+    assert certificate["ill_conditioned"] > 0 and certificate["log_probs"] == 0
+    assert any("made-up translations do not count" in line for line in proof.sentences(certificate))
     Rounded.more = 1e-4
     with pytest.raises(UserError, match=r"log-probabilities"):
-        proof.certify(ours, Rounded(trained))
+        proof.certify(expected, Rounded(trained))
 
 
 def test_other_pieces_of_a_line_are_named(trained: Trained) -> None:
@@ -127,7 +135,7 @@ def test_other_pieces_of_a_line_are_named(trained: Trained) -> None:
         def source_ids(self, line: str) -> list[int]:
             return [SPECIALS, *self.trained.source.ids(line)]
 
-    with pytest.raises(UserError, match="ctranslate2 makes other pieces of it"):
+    with pytest.raises(UserError, match="ctranslate2 segments it differently"):
         certified(trained, Cut(trained))
 
 
@@ -141,10 +149,10 @@ def test_another_output_is_refused_and_measured(
             output = super().output(source, limit, beam)
             return Output(output.ids, not output.finished)
 
-    ours = proof.translate_samples(trained, Copied(trained), LINES[:1])
+    expected = proof.translate_samples(trained, Copied(trained), LINES[:1])
     with pytest.raises(UserError, match="gives another translation by greedy"):
-        proof.certify(ours, Other(trained))
-    greedy = proof.measure(ours, Other(trained))["greedy"]
+        proof.certify(expected, Other(trained))
+    greedy = proof.measure(expected, Other(trained))["greedy"]
     assert greedy["equal"] + greedy["ties"] < greedy["compared"]
 
 

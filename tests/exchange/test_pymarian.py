@@ -31,7 +31,7 @@ THEIRS = (  # a tiny model of Marian
     "train --type transformer --dim-emb 16 --transformer-dim-ffn 24 --transformer-heads 2 --seed 1 "
     "--enc-depth 2 --dec-depth 1 --after 300u --learn-rate 0.005 --mini-batch 32 --maxi-batch 1 "
 )
-OURS = (  # one of ours that has Marian's form
+OURS = (  # an own model that has Marian's form
     "data=toy segmenter=unigram encoding=absolute encoding.absolute.denominator=tensor2tensor "
     "model.norm=post model.target_bos=false model.activation=swish model=tiny model.dim=32 "
     "segmenter.vocabulary_size=150 data.train_pairs=300 data.dev_pairs=20 data.test_pairs=20 "
@@ -48,10 +48,10 @@ def run(words: str, lines: list[str]) -> list[str]:
     return subprocess.check_output(command, input=text, text=True).splitlines()
 
 
-def files_of(place: Path) -> str:
+def files_of(directory: Path) -> str:
     """The model and the vocabularies of a directory, as options."""
-    names = yaml.safe_load((place / "decoder.yml").read_bytes())
-    model, *others = (str(place / Path(n).name) for n in [*names["models"], *names["vocabs"]])
+    names = yaml.safe_load((directory / "decoder.yml").read_bytes())
+    model, *others = (str(directory / Path(n).name) for n in [*names["models"], *names["vocabs"]])
     return f"-m {model} -v {' '.join(others)}"
 
 
@@ -65,15 +65,15 @@ def models(root: Path) -> Iterator[tuple[Trained, str, str]]:
     (root / "lines").write_text("\n".join(LINES[:9]), encoding="utf-8")
     given = ["--samples", str(root / "lines")]
     for kind, tie in (("separate", ""), ("firefox", "-all")):
-        place = make(root / kind, **KINDS[kind])
-        files, one = files_of(place), importing.read(place).trained
+        directory = make(root / kind, **KINDS[kind])
+        files, one = files_of(directory), importing.read(directory).trained
         for side, lines in zip((one.source, one.target), zip(*TEXT, strict=True), strict=True):
             text = "\n".join([*as_read(side, lines, files), ""])
             (root / ("t" if side is one.target else "s")).write_text(text, encoding="utf-8")
-        (place / "opus.npz").unlink()
+        (directory / "opus.npz").unlink()
         run(f"{THEIRS} --tied-embeddings{tie} {files} -t {root}/s {root}/t -w 200", [])
-        assert import_model.main([str(place), f"{place}-in", *given]) == 0
-        yield modeldir.load(Path(f"{place}-in")), files, files
+        assert import_model.main([str(directory), f"{directory}-in", *given]) == 0
+        yield modeldir.load(Path(f"{directory}-in")), files, files
     assert train([*OURS.split(), f"data.cache={root}/cache", f"runs={root}"]) == 0
     for name in ("own", "firefox-in"):
         out = root / f"{name}-out"
@@ -97,14 +97,14 @@ def test_marian_translates_and_scores_as_we_do(tmp_path: Path) -> None:
         }
         marian |= {"beam_size": beam_size, "alpha": 1.0, "max_length_offset": 3}
         decode = replace(trained.settings.decode, **marian)
-        ours = Translator.of(trained, decode).texts(LINES)
+        by_nmt = Translator.of(trained, decode).texts(LINES)
         model = proof.without_ids(trained, (PAD, BOS)).model  # ids that Marian does not have
         equal, largest = 0, 0.0
-        for place, (line, text) in enumerate(zip(LINES, ours, strict=True)):
-            pieces, scores = best[place]
+        for index, (line, text) in enumerate(zip(LINES, by_nmt, strict=True)):
+            pieces, scores = best[index]
             target = trained.target.vocabulary.ids(pieces)[: len(scores)]  # no end at the limit
             rows = proof.log_probs(model, trained.source.ids(line)[:-1], target[: len(scores) - 1])
             largest = max(largest, float((rows[range(len(scores)), target] - scores).abs().max()))
             equal += text == trained.target.segmenter.decode(pieces)
-        assert len({*ours}) > 10 and largest < 1e-4
+        assert len({*by_nmt}) > 10 and largest < 1e-4
         assert equal >= len(LINES) - 1  # rounding may decide between two beams

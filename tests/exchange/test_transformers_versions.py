@@ -61,7 +61,7 @@ def test_nmt_translates_as_the_version_that_saved_a_directory(
         capsys.readouterr()
         search = [f"decode.beam_size={beam}", "decode.alpha=0", *LIMIT]
         translate.main([str(model), str(source), *search])
-        found = capsys.readouterr().out.splitlines()
-        equal[beam] = sum(a == b for a, b in zip(found, expected, strict=True))
+        outputs = capsys.readouterr().out.splitlines()
+        equal[beam] = sum(a == b for a, b in zip(outputs, expected, strict=True))
     sys.stderr.write(f"{kind}, of {len(lines)} lines by beam size: {equal}\n")
     assert equal["1"] == len(lines) and equal["4"] >= 50

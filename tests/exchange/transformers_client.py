@@ -21,18 +21,18 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-def load(place: Path) -> tuple[Any, Any]:
+def load(directory: Path) -> tuple[Any, Any]:
     """The model in float32, and its tokenizer."""
-    kind = json.loads((place / "config.json").read_bytes())["model_type"]
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(place, torch_dtype=torch.float32)
+    kind = json.loads((directory / "config.json").read_bytes())["model_type"]
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory, torch_dtype=torch.float32)
     if kind == "marian":
-        return model.eval(), transformers.MarianTokenizer.from_pretrained(place)
-    values = json.loads((place / "tokenizer_config.json").read_bytes())
-    slow = not (place / "tokenizer.json").exists() or sys.argv[-1] == "slow tokenizer"
+        return model.eval(), transformers.MarianTokenizer.from_pretrained(directory)
+    values = json.loads((directory / "tokenizer_config.json").read_bytes())
+    slow = not (directory / "tokenizer.json").exists() or sys.argv[-1] == "slow tokenizer"
     name = str(values["tokenizer_class"]).removesuffix("Fast")
     fast = hasattr(transformers, f"{name}Fast") and not slow
     return model.eval(), getattr(transformers, f"{name}Fast" if fast else name).from_pretrained(
-        place
+        directory
     )
 
 
@@ -43,22 +43,22 @@ def save(source: Path, target: Path, form: str) -> None:
     tokenizer.save_pretrained(target)
 
 
-def translate(place: Path, lines: list[str]) -> dict[int, list[str]]:
+def translate(directory: Path, lines: list[str]) -> dict[int, list[str]]:
     """By greedy search and a beam of 4, without a length penalty, one line at a time."""
-    model, tokenizer = load(place)
+    model, tokenizer = load(directory)
     more: dict[str, Any] = {"length_penalty": 0.0, "max_length": LONGEST}
     if language := getattr(tokenizer, "tgt_lang", None):
         piece = f"__{language}__" if type(tokenizer).__name__ == "M2M100Tokenizer" else language
         more["forced_bos_token_id"] = tokenizer.convert_tokens_to_ids(piece)
-    found: dict[int, list[str]] = {}
+    outputs: dict[int, list[str]] = {}
     for beam in BEAMS:
-        found[beam] = []
+        outputs[beam] = []
         for line in lines:
             with torch.inference_mode():
                 ids = model.generate(**tokenizer(line, return_tensors="pt"), num_beams=beam, **more)
             begins = 2 if "forced_bos_token_id" in more else 1  # a language is not always special
-            found[beam] += tokenizer.batch_decode(ids[:, begins:], skip_special_tokens=True)
-    return found
+            outputs[beam] += tokenizer.batch_decode(ids[:, begins:], skip_special_tokens=True)
+    return outputs
 
 
 def main() -> None:
