@@ -6,8 +6,8 @@ import torch
 
 from nmt.build import check_languages, freeze, meta_model, shrink
 from nmt.checks.example import build_perturbed
-from nmt.checks.hooks import CheckError
-from nmt.checks.properties import check_later_tokens_and_padding, require_relative, try_step
+from nmt.checks.properties import check_later_tokens_and_padding, require_relative
+from nmt.checks.training_step import CheckError, try_step
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
 from nmt.corpus.sampling import check_sampling

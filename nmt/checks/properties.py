@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from nmt.checks import example
 from nmt.checks.example import Sentences, full_pass
-from nmt.checks.hooks import CheckError, checking_hooks, name_of, require, require_registered
 from nmt.checks.parity import BOUNDS
+from nmt.checks.training_step import CheckError, check_training_step, checking_hooks, require
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.positions import Index, Scaled
@@ -46,52 +46,6 @@ PADDED = (
     "padding changes the tokens before it; read context.allowed and context.lengths, not the "
     "shape of the batch"
 )
-
-
-def try_step(model: Transformer) -> None:
-    """Compute a loss and its gradients, from torch's global generator.
-
-    Raises CheckError where something is not finite, a hook breaks its rules, a parameter gets no
-    gradient, or torch does not know a tensor of an encoding; what encodings raise passes through.
-    """
-    require_registered(model)
-    # the last bias of DAPE, which softmax ignores, gets a gradient by rounding, here not exactly 0
-    source, target, columns = example.text(model, target=9)
-    target[0, max(1, target.shape[1] - 2) :] = PAD
-    model.train()
-    with checking_hooks(model.entries):
-        logits = model(source, target, columns)
-    loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
-    require(loss.isfinite(), f"encoding: the loss of a first step is {loss.item()}")
-    loss.backward()
-    # by the names that a config has for them, or the model, and whether they must learn
-    all_must = not any(e.may_lack_gradients for e in model.entries)
-    parameters = {p: (f"model: {name}", all_must) for name, p in model.named_parameters()}
-    for e in model.entries:
-        must = not e.may_lack_gradients
-        parameters |= {p: (name_of(e, name), must) for name, p in e.named_parameters()}
-    for p, (name, must) in parameters.items():
-        finite = p.grad is None or p.grad.isfinite().all()
-        require(finite, f"{name}: its gradient in a first step is not finite")
-        require(
-            p.grad is not None or not p.requires_grad or not must,
-            f"{name}: gets no gradient, so it would never learn; use it in a hook, or remove it. "
-            "If another entry replaces what it is added to, leave one of the two out",
-        )
-
-
-def check_training_step(model: Transformer) -> str:
-    """Hooks do what is documented, and every parameter gets a gradient from every layer."""
-    try_step(model)
-    for e in model.entries:
-        for name, p in e.named_parameters() if not e.may_lack_gradients else ():
-            if p.grad is not None:
-                # those of one layer's module have no dimension for layers
-                stacked = "." not in name and p.ndim and len(p) == e.dims.layers
-                for layer, gradient in enumerate(p.grad if stacked else [p.grad]):
-                    part = name_of(e, f"{name}[{layer}]" if stacked else name)
-                    require(gradient.any(), f"{part}: its gradient is zero")
-    return "every parameter gets a gradient"
 
 
 def check_later_tokens_and_padding(model: Transformer) -> str:
@@ -384,8 +338,11 @@ def _set_positions(entries: Iterable[Encoding], positions: Positions) -> None:
         e.positions = positions
 
 
-CHECKS: dict[str, Callable[[Transformer], float | str]] = {  # all of this file, in this order
-    name.removeprefix("check_").replace("_", " "): check
-    for name, check in [*vars().items()]
-    if name.startswith("check_")
+CHECKS: dict[str, Callable[[Transformer], float | str]] = {
+    "training step": check_training_step,
+    **{  # all of this file, in this order
+        name.removeprefix("check_").replace("_", " "): check
+        for name, check in [*vars().items()]
+        if name.startswith("check_")
+    },
 }

@@ -13,9 +13,9 @@ import torch
 from nmt import modeldir
 from nmt.checks import parity
 from nmt.checks.example import build_perturbed, small_settings
-from nmt.checks.hooks import CheckError
 from nmt.checks.parity import BOUNDS, TOKENS
 from nmt.checks.properties import CHECKS
+from nmt.checks.training_step import CheckError
 from nmt.config.catalog import Folders, options_of
 from nmt.errors import Exit, UserError, where_raised
 from nmt.model.transformer import Transformer
@@ -56,16 +56,12 @@ def run_checks(
             torch.default_generator.manual_seed(0)
             try:
                 figure = check(copy.deepcopy(model))
+                finding = figure if isinstance(figure, str) else f"largest difference {figure:.2g}"
+                result = Result(name, True, finding)
             except Exception as e:  # whatever an encoding raises, in any of its hooks
                 fault = str(e) if isinstance(e, CheckError) else where_raised(e)
                 result = Result(name, False, fault)
-            else:
-                measured = isinstance(figure, float)
-                finding = f"largest difference {figure:.2g}" if measured else str(figure)
-                result = Result(name, True, finding)
-        if (
-            name == STEP and not result.passed
-        ):  # a hook that raises would fail all other checks, too
+        if name == STEP and not result.passed:  # a hook that raises would fail every check
             yield result._replace(finding=f"{result.finding}; no other check was tried")
             return
         yield result
@@ -116,20 +112,20 @@ def check_run(path: Path, device: torch.device) -> Iterator[str]:
 
 def _report(name: str, results: Iterable[Result], whole: bool) -> Generator[str, None, int]:
     """Yield all results as they come, or how many passed and what failed; returns how many did."""
-    failed, passed = list[Result](), 0
     if whole:
         yield name
+    seen: list[Result] = []
     for result in results:
-        passed += result.passed
-        failed += [] if result.passed else [result]
+        seen.append(result)
         if whole:
             state = "ok" if result.passed else "FAILED"
             line = f"  {result.check:<{NAME}}  {state}  {result.finding}"
             yield _wrap(line, subsequent_indent=" " * (NAME + 4))
+    failed = sum(not result.passed for result in seen)
     if not whole:
-        yield f"{name:<{NAME}}{passed} checks passed, {len(failed)} failed"
-        yield from (_wrap(f"  {line}", subsequent_indent=" " * 4) for line in failures(failed))
-    return len(failed)
+        yield f"{name:<{NAME}}{len(seen) - failed} checks passed, {failed} failed"
+        yield from (_wrap(f"  {line}", subsequent_indent=" " * 4) for line in failures(seen))
+    return failed
 
 
 def _conclude(failed: int) -> None:

@@ -31,9 +31,9 @@ class Transformer(nn.Module):
         config: Model,
         source_size: int,
         target_size: int,
-        encodings: Callable[[Dims], list[Encoding]],
+        make_encodings: Callable[[Dims], list[Encoding]],
     ) -> None:
-        """`encodings` makes those of one site; raises ValueError for impossible sizes."""
+        """`make_encodings` makes those of one site; raises ValueError for impossible sizes."""
         super().__init__()
         self.embedding_scale = config.dim**0.5
         self.dropout = config.dropout
@@ -48,10 +48,8 @@ class Transformer(nn.Module):
         self._initialise()
 
         def site(name: str, layers: int, vocab: int) -> SiteEncodings:
-            head_dim = config.dim // config.heads
-            return SiteEncodings(
-                encodings(Dims(name, layers, config.heads, config.dim, head_dim, vocab))
-            )
+            sizes = (config.heads, config.dim, config.dim // config.heads, vocab)
+            return SiteEncodings(make_encodings(Dims(name, layers, *sizes)))
 
         self.encoder_encodings = site("encoder", config.encoder_layers, source_size)
         self.decoder_encodings = site("decoder", config.decoder_layers, target_size)

@@ -38,7 +38,7 @@ WORDS = [[0, 1, 2, 3, 4, 5, 6, 0, 0], [*range(9)]]
 ORDER = [[3, 0, 1, 2, 5, 4, 6, 0, 0], [8, 7, 6, 5, 4, 3, 2, 1, 9]]
 
 
-def beside(site: str = "encoder", **more: Any) -> Context:
+def pass_with_columns(site: str = "encoder", **more: Any) -> Context:
     """A pass over 9 tokens of two sentences, with all columns."""
     context = pass_over(9, site)
     columns = {"heads": HEADS, "words": WORDS, "order": ORDER, "language": [[1], [0]]} | more
@@ -59,7 +59,7 @@ def test_fusion_is_the_formula(kind: type[SprAbsolute | XlPe]) -> None:
     torch.manual_seed(0)
     e = kind(dims()).double()
     x = torch.randn(2, 9, 8, dtype=torch.float64)
-    got = SiteEncodings([e]).embed(x, beside())
+    got = SiteEncodings([e]).embed(x, pass_with_columns())
     u, v = e.fusion.first.weight, e.fusion.second.weight
     for row in range(2):
         for t in range(9):
@@ -73,7 +73,7 @@ def test_graformer_in_two_loops() -> None:
     e = Graformer(dims(positions=Graph(longest=2))).double()
     assert e.weight.shape == (2, 6)
     q, k, v = qkv(9, dims())
-    logits = attend(e, q, k, v, beside(), 1)[0]
+    logits = attend(e, q, k, v, pass_with_columns(), 1)[0]
     seen = set()
     for row, length in enumerate((7, 9)):  # two pads would be one word, by their numbers
         for i in range(length):
@@ -99,7 +99,7 @@ def test_tree_codes_are_the_formula(binary: bool) -> None:
     e = Tpe(Dims("encoder", 2, 2, 24, 12), "heads", branches, 4, binary).double()
     copies = 24 // (4 * branches)
     assert e.decay.shape == (copies,) and len(list(e.parameters())) == 1
-    got = SiteEncodings([e]).embed(torch.zeros(2, 9, 24, dtype=torch.float64), beside())
+    got = SiteEncodings([e]).embed(torch.zeros(2, 9, 24, dtype=torch.float64), pass_with_columns())
     for row in range(2):
         for t in range(9):
             choices, token = [], t
@@ -122,7 +122,7 @@ def test_tree_codes_are_the_formula(binary: bool) -> None:
 def test_each_language_has_its_own_table() -> None:
     e = PerLanguage(dims(), "language", 2, 9)
     x = torch.randn(2, 9, 8)
-    added = SiteEncodings([e]).embed(x, beside()) - x
+    added = SiteEncodings([e]).embed(x, pass_with_columns()) - x
     assert torch.allclose(added, e.weight[[1, 0]], atol=1e-6)
     assert e.weight.shape == (2, 9, 8)
 
@@ -130,16 +130,18 @@ def test_each_language_has_its_own_table() -> None:
 def test_a_column_is_a_position() -> None:
     x = torch.randn(2, 9, 8)
     order = torch.tensor(ORDER)
-    got = SiteEncodings([Absolute(dims(positions=ColumnPositions("order")))]).embed(x, beside())
+    got = SiteEncodings([Absolute(dims(positions=ColumnPositions("order")))]).embed(
+        x, pass_with_columns()
+    )
     assert torch.equal(got, x + sinusoids(order, 8))
     learned = Learned(dims(positions=ColumnPositions("order")))
-    got = SiteEncodings([learned]).embed(x, beside())
+    got = SiteEncodings([learned]).embed(x, pass_with_columns())
     assert torch.equal(got, x + learned.weight[order])
-    delta = with_positions(beside(), ColumnPositions("order")).delta
+    delta = with_positions(pass_with_columns(), ColumnPositions("order")).delta
     assert delta.equal(order[:, None, :] - order[:, :, None])
     heads, words = torch.tensor(HEADS), torch.tensor(WORDS)
-    assert with_positions(beside(), Depth()).query_positions.equal(depths(heads))
-    assert with_positions(beside(), Tree()).delta.equal(tree_distances(heads, words))
+    assert with_positions(pass_with_columns(), Depth()).query_positions.equal(depths(heads))
+    assert with_positions(pass_with_columns(), Tree()).delta.equal(tree_distances(heads, words))
 
 
 def test_no_distance_in_a_tree_is_clipped() -> None:

@@ -47,7 +47,7 @@ Flip = tuple[Value, dict[str, Value]]  # another value, and the neighbours that 
 _LINEAR: dict[str, Value] = {"encoding.{}.scaling": "linear", "encoding.{}.factor": 2.0}
 _NTK: dict[str, Value] = {**_LINEAR, "encoding.{}.partial": 0.5}
 # Keys that need a value of their own, or neighbours with other values; {} is the option.
-ASKED: dict[tuple[str, str], Flip] = {
+SPECIAL: dict[tuple[str, str], Flip] = {
     ("cape", "encoding.{}.at.augment.center"): (True, {"encoding.{}.where": "encoder"}),
     ("cape", "encoding.{}.at.augment.scale"): (1.5, {}),
     ("complex_order", "model.feedforward"): ("real", {}),
@@ -71,25 +71,25 @@ def flipped(option: str, key: str, value: Value) -> list[Flip]:
     Those behind it are for encodings that refuse the first, such as an odd width of 2.
     """
     last = key.rsplit(".", 1)[-1]
-    for (name, asked), (other, beside) in ASKED.items():
-        if name == option and asked.format(option) == key:
-            return [(other, {k.format(option): v for k, v in beside.items()})]
-    others: list[Value]
+    for (name, special_key), (other, neighbours) in SPECIAL.items():
+        if name == option and special_key.format(option) == key:
+            return [(other, {k.format(option): v for k, v in neighbours.items()})]
+    values: list[Value]
     if value is None:
-        others = [3, 4]
+        values = [3, 4]
     elif isinstance(value, bool):
-        others = [not value]
+        values = [not value]
     elif isinstance(value, int):
-        others = [value // 2 if value > 3 else value + 1, value + 2, 2 * value, value - 1]
+        values = [value // 2 if value > 3 else value + 1, value + 2, 2 * value, value - 1]
     elif isinstance(value, float):
-        others = [value / 2, value * 2, value + 0.25]
+        values = [value / 2, value * 2, value + 0.25]
     elif last == "where":
-        others = [["encoder"] if len(value) == 2 else ["encoder", "decoder"]]
+        values = [["encoder"] if len(value) == 2 else ["encoder", "decoder"]]
     elif last in NAMES:
-        others = [f"other_{value}"]
+        values = [f"other_{value}"]
     else:
-        others = words_of(option, key)
-    return [(other, {}) for other in others if other != value]
+        values = words_of(option, key)
+    return [(other, {}) for other in values if other != value]
 
 
 def words_of(option: str, key: str) -> list[str]:
@@ -109,7 +109,7 @@ def composed(option: str, *more: str) -> Settings:
     return settings_of(*TINY, f"encoding={option}", *STILL, *more)
 
 
-def made(option: str, changes: dict[str, Value]) -> Transformer:
+def build(option: str, changes: dict[str, Value]) -> Transformer:
     """A tiny model without dropout; an option is composed once for all its own keys."""
     more = [f"{k}={v}" for k, v in changes.items() if not k.startswith("encoding.")]
     settings = deepcopy(composed(option, *more))
@@ -124,12 +124,12 @@ def made(option: str, changes: dict[str, Value]) -> Transformer:
 
 
 @cache
-def unchanged(option: str, *beside: tuple[str, Value]) -> Transformer:
+def unchanged(option: str, *neighbours: tuple[str, Value]) -> Transformer:
     """The model before a key is flipped, which many keys of an option share."""
-    return made(option, dict(beside))
+    return build(option, dict(neighbours))
 
 
-def said(model: Transformer) -> dict[str, Any]:
+def facts(model: Transformer) -> dict[str, Any]:
     """What a model says of itself."""
     return {
         "columns": model.columns,
@@ -175,10 +175,10 @@ def test_flipping_a_key_of_an_encoding_shows(option: str, key: str, value: Value
     """In what the model says of itself, in its outputs, in those of training, or at its start."""
     last = key.rsplit(".", 1)[-1]
     accepted = []
-    for other, beside in flipped(option, key, value):
-        before = deepcopy(unchanged(option, *beside.items()))
+    for other, neighbours in flipped(option, key, value):
+        before = deepcopy(unchanged(option, *neighbours.items()))
         try:
-            after = made(option, {**beside, key: other})
+            after = build(option, {**neighbours, key: other})
         except UserError as e:
             assert re.search(rf"\b{last}\b", str(e)), f"{key}={other}: {e}"
             continue
@@ -186,12 +186,12 @@ def test_flipping_a_key_of_an_encoding_shows(option: str, key: str, value: Value
             return
         accepted.append(other)
     assert not accepted, f"{key}={accepted}: changes nothing"
-    assert last in REFUSED + TREE, f"{key}: every other value is refused; name one in ASKED"
+    assert last in REFUSED + TREE, f"{key}: every other value is refused; name one in SPECIAL"
 
 
 def shows(before: Transformer, after: Transformer, length: int) -> bool:
     """Whether two models differ: as they are, as they were drawn, or with the same weights."""
-    if said(before) != said(after) or drawn_apart(before, after):
+    if facts(before) != facts(after) or drawn_apart(before, after):
         return True
     return any(difference(before, after, training, length) > LEAST for training in (False, True))
 

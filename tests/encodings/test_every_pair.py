@@ -14,9 +14,9 @@ from itertools import combinations
 import pytest
 import torch
 
-from nmt.checks import parity, properties
+from nmt.checks import parity
 from nmt.checks.example import build_perturbed
-from nmt.checks.hooks import CheckError
+from nmt.checks.training_step import CheckError, try_step
 from nmt.config.catalog import options_of
 from nmt.config.settings import Settings
 from nmt.encodings.registry import find
@@ -112,7 +112,7 @@ def mistakes(settings: Settings) -> list[str]:
 
 def learned(model: Transformer) -> list[str]:
     try:
-        properties.try_step(model)
+        try_step(model)
     except CheckError as e:
         return [str(e)]
     return []

@@ -66,7 +66,11 @@ ALONE = [  # heads have four components
     ("encoder", "tupe: {buckets: 32}", "buckets and max_distance: give both"),
     ("encoder", "diet: {}", "rank=null: reference=absolute needs at least 1"),
     ("encoder", "wavelet: {scales: 3}", "scales=3: must divide the 4 of a head"),
-    ("encoder", "stick_breaking: {remainder: true, remainder_vector: true}", "to one of the two"),
+    (
+        "encoder",
+        "stick_breaking: {remainder: true, remainder_vector: true}",
+        "give what is left to one",
+    ),
     # of two layers
     ("encoder", "rotary: {layers: [2]}", "layers=[2]: list different numbers from 0 to 1"),
     ("encoder", "rotary: {layers: [1, 1]}", "layers=[1, 1]: list"),

@@ -87,26 +87,28 @@ def no_rows() -> Relative:
 @pytest.mark.parametrize("entries", [[], [no_rows()]], ids=["plain", "relative"])
 def test_outputs_and_gradients_are_those_of_torch(entries: list[Encoding]) -> None:
     torch.manual_seed(0)
-    mine, theirs = Attention(8, 2, 0.0), nn.MultiheadAttention(8, 2, batch_first=True)
-    linears = [w for w in (mine.query, mine.key, mine.value) if isinstance(w, nn.Linear)]
+    nmt_attention = Attention(8, 2, 0.0)
+    torch_attention = nn.MultiheadAttention(8, 2, batch_first=True)
+    projections = (nmt_attention.query, nmt_attention.key, nmt_attention.value)
+    linears = [w for w in projections if isinstance(w, nn.Linear)]
     with torch.no_grad():
-        theirs.in_proj_weight.copy_(torch.cat([linear.weight for linear in linears]))
-        theirs.in_proj_bias.copy_(torch.cat([linear.bias for linear in linears]))
-        theirs.out_proj.load_state_dict(mine.out.state_dict())
+        torch_attention.in_proj_weight.copy_(torch.cat([linear.weight for linear in linears]))
+        torch_attention.in_proj_bias.copy_(torch.cat([linear.bias for linear in linears]))
+        torch_attention.out_proj.load_state_dict(nmt_attention.out.state_dict())
     x, g = torch.randn(2, 5, 8, requires_grad=True), torch.randn(2, 5, 8)
 
-    looks: list[AttentionRecord] = []
-    with watching(mine, looks.append):
-        o = mine(x, x, 0, (SiteEncodings(entries), pass_over(5)))
-    wanted, weights = theirs(x, x, x, average_attn_weights=False)
+    records: list[AttentionRecord] = []
+    with watching(nmt_attention, records.append):
+        o = nmt_attention(x, x, 0, (SiteEncodings(entries), pass_over(5)))
+    wanted, weights = torch_attention(x, x, x, average_attn_weights=False)
     same(o, wanted)
-    same(looks[0].probabilities, weights)
+    same(records[0].probabilities, weights)
 
-    q, k, v, *ours = torch.autograd.grad(o, [*(w.weight for w in linears), mine.out.weight, x], g)
-    packed, *others = torch.autograd.grad(
-        wanted, [theirs.in_proj_weight, theirs.out_proj.weight, x], g
-    )
-    for a, b in zip([torch.cat([q, k, v]), *ours], [packed, *others], strict=True):
+    inputs = [*(w.weight for w in linears), nmt_attention.out.weight, x]
+    torch_inputs = [torch_attention.in_proj_weight, torch_attention.out_proj.weight, x]
+    q, k, v, *rest = torch.autograd.grad(o, inputs, g)
+    packed, *torch_rest = torch.autograd.grad(wanted, torch_inputs, g)
+    for a, b in zip([torch.cat([q, k, v]), *rest], [packed, *torch_rest], strict=True):
         same(a, b)
 
 

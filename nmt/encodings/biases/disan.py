@@ -49,7 +49,5 @@ class Disan(Encoding):
         The authors' code gives such a row zeros, which a softmax cannot.
         """
         visible = visible & ~diagonal
-        real = (
-            visible if context.allowed is None else visible & context.allowed
-        )  # [batch | 1, 2, ..]
+        real = visible if context.allowed is None else visible & context.allowed
         return visible | (diagonal & ~real.any(-1, keepdim=True))

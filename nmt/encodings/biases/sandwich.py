@@ -31,10 +31,8 @@ class Sandwich(Encoding):
 
     def _make(self, context: Context) -> Tensor:
         heads = torch.arange(1, self.dims.heads + 1, device=context.query_positions.device)
-        products = (
-            self._sinusoids(context.query_positions) @ self._sinusoids(context.key_positions).mT
-            - self.width / 2
-        )
+        at_query, at_key = map(self._sinusoids, (context.query_positions, context.key_positions))
+        products = at_query @ at_key.mT - self.width / 2
         return (products[:, None] * (self.dims.heads / 8 / heads)[:, None, None]).to(torch.float32)
 
     def _sinusoids(self, positions: Tensor) -> Tensor:

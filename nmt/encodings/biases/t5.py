@@ -43,9 +43,8 @@ class T5(Encoding):
         """b_h of each distance's bucket: [batch | 1, heads, query, key], for all layers at once."""
 
         def make() -> Tensor:
-            index = bucket(
-                context.delta, self.buckets, self.max_distance, is_two_sided(context.site)
-            )
+            sides = is_two_sided(context.site)
+            index = bucket(context.delta, self.buckets, self.max_distance, sides)
             return scalars(self.weight, index)
 
         return context.once(("t5", id(self)), make)

@@ -52,9 +52,8 @@ class ConvSpe(Encoding):
         a, b = self.query_filter.flatten(0, 1), self.key_filter.flatten(0, 1)  # [features, taps]
         with torch.autocast(a.device.type, enabled=False):
             padded = F.pad(b, (self.kernel - 1, self.kernel - 1))[None]
-            return F.conv1d(padded, a[:, None], groups=len(a)).view(
-                *self.query_filter.shape[:2], -1
-            )
+            template = F.conv1d(padded, a[:, None], groups=len(a))
+        return template.view(*self.query_filter.shape[:2], -1)
 
     def _band(self, q: Tensor, k: Tensor, template: Tensor, context: Context) -> Tensor:
         """sum_d q_d k_d P_d(query - key) of all pairs within the kernel, 0 elsewhere."""

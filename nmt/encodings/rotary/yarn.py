@@ -69,8 +69,5 @@ class Yarn(Rotary):
 
     def _pair(self, turns: float) -> float:
         """The number of the pair that turns so often in the original positions, as a fraction."""
-        return (
-            self.rotary_dim
-            * math.log(self.original / (turns * 2 * math.pi))
-            / (2 * math.log(self.base))
-        )
+        wavelength = self.original / (turns * 2 * math.pi)
+        return self.rotary_dim * math.log(wavelength) / (2 * math.log(self.base))

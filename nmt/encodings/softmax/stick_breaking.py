@@ -39,9 +39,7 @@ class StickBreaking(Encoding):
     ) -> None:
         super().__init__(dims)
         if remainder and remainder_vector:
-            raise ValueError(
-                "remainder=true and remainder_vector=true: what is left goes to one of the two"
-            )
+            raise ValueError("remainder=true, remainder_vector=true: give what is left to one")
         if dims.site == "encoder" and dims.heads % 2:
             raise ValueError(
                 f"{dims.heads} heads cannot be halved, one half to look ahead in the encoder; "
@@ -76,9 +74,8 @@ class StickBreaking(Encoding):
 
     def _weights(self, e: Tensor, context: Context) -> Tensor:
         """Shares [batch, heads, query, key] of the sticks of scores e."""
-        allowed = torch.ones_like(e[:1, :1], dtype=torch.bool)
-        if context.allowed is not None:
-            allowed = context.allowed
+        every = torch.ones_like(e[:1, :1], dtype=torch.bool)
+        allowed = every if context.allowed is None else context.allowed
         if context.site == "cross":
             return shares(e, allowed)
         query, key = context.indices

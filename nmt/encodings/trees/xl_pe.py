@@ -5,8 +5,7 @@ source is put into the order of the target language. The paper gets the order fr
 model (BTG); here it is a column parallel to the source. This is their InXL; HeadXL is missing.
 
 U and V are dim x dim without bias, so the order of sines and cosines in PE makes no difference.
-The formula is reconstructed from surveys and summaries; the paper's own
-text was not at hand.
+The formula is reconstructed from surveys and summaries; the paper's own text was not at hand.
 """
 
 import torch

@@ -1,7 +1,8 @@
-"""Rules for the hooks of encodings, checked at each call: shapes, dtypes, and what they write into.
+"""A first training step: hooks of encodings keep their rules, and every parameter gets a gradient.
 
-torch broadcasts heads over rows in silence, so a hook of a wrong shape may train; and what a hook
-writes into its input, the residual path and later layers read.
+Hooks are checked at each call: shapes, dtypes, and what they write into. torch broadcasts heads
+over rows in silence, so a hook of a wrong shape may train; and what a hook writes into its input,
+the residual path and later layers read.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,11 +10,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmt.checks import example
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context
 from nmt.model.transformer import Transformer
+from nmt.text.vocab import PAD
 
 AXES = {
     "embed": ["batch, query, dim"],
@@ -42,7 +46,53 @@ def name_of(e: Encoding, attribute: str) -> str:
     return f"encoding.{e.name}: {attribute} ({e.dims.site})"
 
 
-def require_registered(model: Transformer) -> None:
+def try_step(model: Transformer) -> None:
+    """Compute a loss and its gradients, from torch's global generator.
+
+    Raises CheckError where something is not finite, a hook breaks its rules, a parameter gets no
+    gradient, or torch does not know a tensor of an encoding; what encodings raise passes through.
+    """
+    _require_registered(model)
+    # the last bias of DAPE, which softmax ignores, gets a gradient by rounding, here not exactly 0
+    source, target, columns = example.text(model, target=9)
+    target[0, max(1, target.shape[1] - 2) :] = PAD
+    model.train()
+    with checking_hooks(model.entries):
+        logits = model(source, target, columns)
+    loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
+    require(loss.isfinite(), f"encoding: the loss of a first step is {loss.item()}")
+    loss.backward()
+    # by the names that a config has for them, or the model, and whether they must learn
+    all_must = not any(e.may_lack_gradients for e in model.entries)
+    parameters = {p: (f"model: {name}", all_must) for name, p in model.named_parameters()}
+    for e in model.entries:
+        must = not e.may_lack_gradients
+        parameters |= {p: (name_of(e, name), must) for name, p in e.named_parameters()}
+    for p, (name, must) in parameters.items():
+        finite = p.grad is None or p.grad.isfinite().all()
+        require(finite, f"{name}: its gradient in a first step is not finite")
+        require(
+            p.grad is not None or not p.requires_grad or not must,
+            f"{name}: gets no gradient, so it would never learn; use it in a hook, or remove it. "
+            "If another entry replaces what it is added to, leave one of the two out",
+        )
+
+
+def check_training_step(model: Transformer) -> str:
+    """Hooks do what is documented, and every parameter gets a gradient from every layer."""
+    try_step(model)
+    for e in model.entries:
+        for name, p in e.named_parameters() if not e.may_lack_gradients else ():
+            if p.grad is not None:
+                # those of one layer's module have no dimension for layers
+                stacked = "." not in name and p.ndim and len(p) == e.dims.layers
+                for layer, gradient in enumerate(p.grad if stacked else [p.grad]):
+                    part = name_of(e, f"{name}[{layer}]" if stacked else name)
+                    require(gradient.any(), f"{part}: its gradient is zero")
+    return "every parameter gets a gradient"
+
+
+def _require_registered(model: Transformer) -> None:
     """Raise CheckError where torch does not know a tensor or a module of an encoding."""
     registered = {id(each) for each in (*model.parameters(), *model.buffers(), *model.modules())}
     for e in model.entries:
