@@ -83,7 +83,7 @@ def check(
     if not systems or not tests:
         raise UserError("no system, or no test set: give models or files, and references")
     if options.bounds:
-        check_bounds(options.bounds, "bounds=")
+        check_bounds(options.bounds)
     if options.samples < LEAST_SAMPLES:
         raise UserError(f"samples={options.samples}: give {LEAST_SAMPLES} or more")
     if options.tokenize not in (None, *TOKENIZERS):
