@@ -148,7 +148,7 @@ def plan_table(sweep: Sweep) -> PlannedTable:
     outputs.check_writable([], directories={run.directory.parent for run in runs})
     scale = read_part(TableScale, runs[0].experiment)
     report = read_part(TableReport, runs[0].experiment)
-    check_bounds(scale.bounds, "bounds=")
+    check_bounds(scale.bounds)
     for language in {run.settings.data.target_language for run in runs}:
         metrics = names_of_metrics(language)
         if unknown := [name for name in report.table.metrics if name not in metrics]:

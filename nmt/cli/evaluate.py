@@ -14,7 +14,7 @@ from nmt.cli.options import SAMPLES, Parser, add_translating, decode_overrides, 
 from nmt.cli.output import write_outputs
 from nmt.errors import UserError
 from nmt.evaluation.metrics import METRICS, names_of_metrics
-from nmt.evaluation.options import BOUNDS, SEED, TOKENIZERS, EvaluationOptions, parse_bounds
+from nmt.evaluation.options import BOUNDS, SEED, TOKENIZERS, EvaluationOptions
 from nmt.system import outputs
 
 if TYPE_CHECKING:
@@ -144,7 +144,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
             raise UserError(f"-o {path}: the name must end in {', '.join(ENDINGS)}")
         if path.suffix.lower() in PICTURES:
             figure.require_matplotlib(f"-o {path}")
-    typed.bounds = parse_bounds(typed.bounds)
     return typed
 
 
@@ -157,9 +156,14 @@ def parse_scores(argument: str) -> tuple[tuple[str, str], Path]:
     return (name.strip(), system), Path(file)
 
 
-def name_list(text: str) -> list[str]:
+def names(text: str) -> list[str]:
     """The type of an option that takes names, A,B."""
     return [name.strip() for name in text.split(",")]
+
+
+def lengths(text: str) -> list[int]:
+    """The type of an option that takes numbers, N,N,..."""
+    return list(map(int, text.split(",")))
 
 
 def _add_texts(parser: Parser) -> None:
@@ -179,12 +183,12 @@ def _add_scores(parser: Parser) -> None:
     add = parser.add_argument
     buckets = ",".join(map(str, BOUNDS))
     what = "last length of each bucket (default %(default)s)"
-    add("--bounds", default=buckets, metavar="N,N,...", help=what)
+    add("--bounds", type=lengths, default=buckets, metavar="N,N,...", help=what)
     what = "the model whose pieces measure length (default: the first); reference: its length"
     add("--lengths", metavar="MODEL|reference", help=what)
     defaults = ", ".join(names_of_metrics(default=True))
     what = f"scores; the first is plotted and sorts (default: {defaults})"
-    add("--metric", dest="metrics", type=name_list, metavar="A,B", help=what)
+    add("--metric", dest="metrics", type=names, metavar="A,B", help=what)
     what = "a file with a number for each line, of any metric: COMET, MetricX; may be repeated"
     add("--scores", action="append", default=[], metavar="NAME=SYSTEM:FILE", help=what)
     add("--target-language", metavar="CODE", help="of the tokeniser (default: the model's, or en)")

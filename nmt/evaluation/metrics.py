@@ -10,16 +10,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import inf
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.metrics.ter import TER
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import __version__
 from nmt.errors import Exit, UserError
+
+if TYPE_CHECKING:  # --help reads the names of metrics, and is to import no large library
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+else:
+    Floats = Any
 
 DEFAULT_TOKENIZER = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}  # as sacreBLEU maps them
 WHOLE_FOR_MOSES = ("zh", "ja")  # languages that Moses leaves unsegmented
@@ -29,7 +31,6 @@ CACHED = 2**16  # lines whose tokens are remembered, as two metrics ask for them
 RATIO, PERPLEXITY, UNATTENDED = "length ratio", "perplexity", "unattended source"
 
 Lines = Sequence[str]
-Floats = NDArray[np.float64]
 
 
 def ratio(total: Floats) -> float:
@@ -86,8 +87,12 @@ class Scorer(NamedTuple):
     signature: str
 
 
-def by_sacrebleu(references: References, kind: Callable[..., Any], **options: Any) -> Scorer:
-    metric = kind(references=[references.lines], **options)
+def by_sacrebleu(references: References, kind: str, **options: Any) -> Scorer:
+    """A metric of sacreBLEU: BLEU, CHRF or TER."""
+    import numpy as np
+    from sacrebleu import metrics
+
+    metric = getattr(metrics, kind)(references=[references.lines], **options)
     metric.n_bootstrap, metric.seed = references.samples, references.seed
     # sacreBLEU offers counts without the final sum only under a private name; its own
     # significance tests use the same two functions
@@ -99,12 +104,12 @@ def by_sacrebleu(references: References, kind: Callable[..., Any], **options: An
 
 
 def bleu(references: References) -> Scorer:
-    return by_sacrebleu(references, BLEU, tokenize=references.tokenizer, force=True)
+    return by_sacrebleu(references, "BLEU", tokenize=references.tokenizer, force=True)
 
 
 def ter(references: References) -> Scorer:
     by_characters = references.language in WHOLE_FOR_MOSES
-    return by_sacrebleu(references, TER, normalized=by_characters, asian_support=by_characters)
+    return by_sacrebleu(references, "TER", normalized=by_characters, asian_support=by_characters)
 
 
 def exact_match(references: References) -> Scorer:
@@ -112,6 +117,8 @@ def exact_match(references: References) -> Scorer:
 
     White space is normalised first: none at the ends, and one space for each run of it inside.
     """
+    import numpy as np
+
     expected = [" ".join(line.split()) for line in references.lines]
 
     def count(lines: Lines) -> Floats:
@@ -137,10 +144,10 @@ METRICS = {
     "BLEU": ListedMetric("detokenised, cased, tokenizer {tokenizer}", bleu),
     "BLEU-moses": ListedMetric(
         "cased, on text tokenised by Moses ({language})",
-        partial(by_sacrebleu, kind=BLEU, tokenize="none", force=True),
+        partial(by_sacrebleu, kind="BLEU", tokenize="none", force=True),
         by_moses=True,
     ),
-    "chrF2": ListedMetric("character n-grams", partial(by_sacrebleu, kind=CHRF)),
+    "chrF2": ListedMetric("character n-grams", partial(by_sacrebleu, kind="CHRF")),
     "TER": ListedMetric("case ignored, as TERCom does", ter, lower_is_better=True),
     "TER-moses": ListedMetric(
         "case ignored, on text tokenised by Moses ({language})",
@@ -211,6 +218,8 @@ def repeats(lines: Lines) -> Floats:
 
     A model that has lost its place repeats itself; the share in the references is the usual one.
     """
+    import numpy as np
+
     counts = []
     for words in map(str.split, lines):
         grams = [tuple(words[i : i + 4]) for i in range(len(words) - 3)]

@@ -41,17 +41,8 @@ class EvaluationOptions(NamedTuple):
 USUAL = EvaluationOptions()
 
 
-def parse_bounds(text: str) -> list[int]:
-    """Read `25,50,75,100`; raises UserError unless they are growing positive integers."""
-    words = text.split(",")
-    if not all(word.strip().isascii() and word.strip().isdigit() for word in words):
-        raise UserError(f"--bounds {text}: expected lengths like 25,50,75,100")
-    bounds = list(map(int, words))
-    check_bounds(bounds, "--bounds ")
-    return bounds
-
-
-def check_bounds(bounds: Sequence[int], option: str) -> None:
+def check_bounds(bounds: Sequence[int]) -> None:
+    """Raise UserError unless these are growing positive lengths."""
     if not bounds or bounds[0] < 1 or any(a >= b for a, b in pairwise(bounds)):
         text = ",".join(map(str, bounds))
-        raise UserError(f"{option}{text}: each length must be larger than the one before, from 1")
+        raise UserError(f"bounds={text}: each length must be larger than the one before, from 1")

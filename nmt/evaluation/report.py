@@ -88,8 +88,8 @@ class TranslatedTest:
     trained: Sequence[int | None] = ()  # longest in training, by system, in this unit
     parts: Sequence[Sequence[str]] | None = None  # sentences of each joined reference
     columns: Mapping[int, Mapping[str, Path]] = field(default_factory=dict)  # by system
-    # what scoring adds
     metrics: list[Metric] = field(default_factory=list)  # the first is the main one
+    # what scoring adds
     groups: list[Group] = field(
         default_factory=list
     )  # buckets, beyond training, all; then parts of joined lines

@@ -16,7 +16,7 @@ from nmt.evaluation.attention import count_attention
 from nmt.evaluation.metrics import Floats
 from nmt.evaluation.options import LEAST_SAMPLES, TOKENIZERS, USUAL, EvaluationOptions, check_bounds
 from nmt.evaluation.report import REFERENCE, SOURCE, Figure, Group, Report, TranslatedTest
-from nmt.evaluation.scoring import metrics_of, score_test
+from nmt.evaluation.scoring import choose_metrics, score_test
 from nmt.evaluation.systems import System, facts_at, with_search_settings
 from nmt.evaluation.testsets import ParallelFiles, columns_of_test
 from nmt.evaluation.translations import (
@@ -53,8 +53,8 @@ def evaluate(
     started = time.monotonic()
     systems = [with_search_settings(system, options.decode) for system in systems]
     read_tests = [read(files, systems, options) for files in tests]
-    for test in read_tests:  # refuse what cannot be computed before hours of translation
-        metrics_of(test, options)
+    for test in read_tests:  # refuses what cannot be computed before hours of translation
+        test.metrics = choose_metrics(test, options)
     scores = [_read_scores(test, systems, options) for test in read_tests]
     translate_tests(read_tests, systems, options)
     figures = list[Figure]()
@@ -83,7 +83,7 @@ def check(
     if not systems or not tests:
         raise UserError("no system, or no test set: give models or files, and references")
     if options.bounds:
-        check_bounds(options.bounds, "bounds=")
+        check_bounds(options.bounds)
     if options.samples < LEAST_SAMPLES:
         raise UserError(f"samples={options.samples}: give {LEAST_SAMPLES} or more")
     if options.tokenize not in (None, *TOKENIZERS):
@@ -271,7 +271,7 @@ def _warn_of_metrics(test: TranslatedTest, options: EvaluationOptions) -> None:
     whole = test.language in metrics.WHOLE_FOR_MOSES  # each character is a word of TER
     outputs = [line for runs in test.hypotheses for run in runs for line in run]
     slow = sum(len(line if whole else line.split()) > SLOW_FOR_TER for line in outputs)
-    if slow and any(name.startswith("TER") for name in options.metrics or ["TER"]):
+    if slow and any(metric.name.startswith("TER") for metric in test.metrics):
         log.warning(
             "TER: %s outputs have more than %d %s, each of which takes sacreBLEU seconds; "
             "--metric BLEU,chrF2 leaves it out",

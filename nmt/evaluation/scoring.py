@@ -32,7 +32,7 @@ ChosenLines = dict[Group, NDArray[np.intp]]
 """The indices of the lines of each group in the test set."""
 
 
-def metrics_of(test: TranslatedTest, options: EvaluationOptions) -> list[Metric]:
+def choose_metrics(test: TranslatedTest, options: EvaluationOptions) -> list[Metric]:
     """The metrics that are chosen, or else the default ones; raises what `make_metrics` does."""
     names = options.metrics or names_of_metrics(test.language, default=True)
     about = test.language, options.tokenize, options.samples, options.seed
@@ -45,13 +45,13 @@ def score_test(
     options: EvaluationOptions,
     extra: Sequence[Sequence[Counts]] = (),
 ) -> list[Figure]:
-    """Score all systems on each group of lines; the first is the baseline of the paired tests.
+    """Score all systems by the test's metrics on each group of lines; the first is the baseline.
 
     A group's score is the corpus score of its pairs, no mean over sentences. `extra` has counts
-    [lines, 2] that do not come from the texts, by system and run. The test gets its groups, metrics
-    and examples. Raises UserError as `make_metrics` does.
+    [lines, 2] that do not come from the texts, by system and run. The test gets its groups and
+    examples, and all metrics that have a figure.
     """
-    metrics = [*metrics_of(test, options), lost_text(test.references)]
+    metrics = [*test.metrics, lost_text(test.references)]
     counted = [*metrics, *([parts_of_lines(test.parts)] if test.parts else [])]
     sentence = None
     if test.sources is not None and test.lengths is not None:

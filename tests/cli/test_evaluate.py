@@ -191,23 +191,6 @@ def test_models_translate_and_count_pieces(command: Run, tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("models")
-def test_several_models_are_one_system(command: Run, tmp_path: Path) -> None:
-    words = ("both=m1,m2", "m2,m1", "file=s", "--reference", "s", "--source", "s", "-o", "r.json")
-    code, _, err = command(*words, "--output-dir", "out")
-    assert code == 0, err
-    assert err.count("translating ") == 2
-    for name in ("both", "m2+m1"):
-        assert (tmp_path / f"out/{name}.txt").read_bytes() == (tmp_path / "s").read_bytes()
-    made = read(tmp_path / "r.json")
-    places = [system["places"] for system in made["about"]["systems"].values()]
-    assert places == [["m1,m2"], ["m2,m1"], ["s"]]
-    code, _, err = command(*words, "--perplexity")
-    assert (code, "m1,m2: --perplexity: of single models" in err) == (2, True)
-    code, _, err = command("m1,none", *words[2:])
-    assert (code, "m1,none: no such file" in err) == (66, True)
-
-
-@pytest.mark.usefixtures("models")
 def test_no_text_is_searched_twice(command: Run, tmp_path: Path) -> None:
     """Whatever the test set is called, and whatever is shown, translations are found again."""
     words = ("m1", "--test", "one=s,s", "--test", "two=copy,s", "--bounds", "2")
@@ -222,7 +205,7 @@ def test_no_text_is_searched_twice(command: Run, tmp_path: Path) -> None:
     (text,) = (tmp_path / "data/translations").glob("*.txt")
     record = json.loads(text.with_suffix(".json").read_bytes())
     assert (record["model"], record["test"]) == ("m1", "one")
-    assert record["origin"]["models"] == [manifest.sha256_of(tmp_path / "m1" / manifest.NAME)]
+    assert record["origin"]["model"] == manifest.sha256_of(tmp_path / "m1" / manifest.NAME)
     again = ("other=m1", "--reference", "s", "--source", "copy", "-o", "r.json", "--sort")
     assert searched(*again) == 0
     assert searched(*again, "decode.alpha=0") == 1

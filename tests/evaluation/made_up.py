@@ -7,7 +7,7 @@ from typing import Any
 from nmt.evaluation.metrics import Floats, Metric, References, make_metrics
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import ComparedSystem, Report, TranslatedTest
-from nmt.evaluation.scoring import score_test
+from nmt.evaluation.scoring import choose_metrics, score_test
 
 WORDS = [f"w{i}" for i in range(60)] + ["the", "of", "it's", "Mr."] * 5
 HOSTILE = [
@@ -70,6 +70,7 @@ def compare(
     }  # fmt: skip
     translated = TranslatedTest(right, list(hypotheses.values()), **(values | test))
     options = EvaluationOptions(bounds=bounds, metrics=metrics, samples=samples, seed=seed)
+    translated.metrics = choose_metrics(translated, options)
     figures = score_test(translated, list(hypotheses), options, extra)
     systems = [
         ComparedSystem(label, None, 1_234_567, 2_112, [

@@ -2,13 +2,16 @@
 
 import math
 import sys
+from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from nmt.errors import Exit, UserError
+from nmt.evaluation import metrics
 from nmt.evaluation.metrics import REPETITION, Floats, Metric, References, is_unspaced, make_metrics
 from tests.evaluation.made_up import by_name, noisy, references, score
 
@@ -56,6 +59,18 @@ def test_chinese_is_split_into_characters() -> None:
     assert "asian:yes" in found["TER"].signature
     with pytest.raises(UserError, match="TER-moses: there is none for this target language"):
         by_name(["我"], "zh", ["TER-moses"])
+
+
+def test_a_new_metric_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    def count(lines: Sequence[str]) -> Floats:
+        return np.array([[len(line.split()), 1] for line in lines], np.float64)
+
+    scorer = metrics.Scorer(count, metrics.ratio, "words")
+    words = metrics.ListedMetric("words of a line", lambda references: scorer)
+    monkeypatch.setitem(metrics.METRICS, "Words", words)
+    assert metrics.names_of_metrics("zh", default=True)[-1] == "Words"
+    metric, *_ = make_metrics(["words"], References(["a b"]))
+    assert (metric.name, metric.title, score(metric, ["a b c", "d"])) == ("Words", words.title, 2)
 
 
 def test_a_tokenizer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

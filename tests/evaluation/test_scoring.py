@@ -12,7 +12,6 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from nmt.evaluation import significance
-from nmt.evaluation.options import parse_bounds
 from nmt.evaluation.report import BEYOND, REFERENCES, Figure, Report
 from nmt.evaluation.scoring import choose_lines
 from nmt.evaluation.significance import count_runs
@@ -123,14 +122,6 @@ def test_means_intervals_and_p_by_two_loops(three: Report) -> None:
         assert found.p == pytest.approx((extreme.sum() + 1) / (SAMPLES + 1))
 
 
-def test_few_draws_at_a_time_give_the_same_numbers(
-    monkeypatch: pytest.MonkeyPatch, three: Report
-) -> None:
-    monkeypatch.setattr(significance, "CHUNK", 1_000)
-    again = compare(SYSTEMS, RIGHT, [20, 30, None], metrics=["BLEU"])
-    assert again.figures == [f for f in three.figures if f.metric != "TER"]
-
-
 def test_several_processes_count_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(significance, "LINES", 100)
     bleu = by_name(RIGHT)["BLEU"]
@@ -182,8 +173,7 @@ def test_the_paper_s_groups() -> None:
 
 @given(st.sets(st.integers(1, 200), min_size=1), st.lists(st.integers(0, 300)))
 def test_each_pair_falls_into_one_bucket(bounds: set[int], lengths: list[int]) -> None:
-    parsed = parse_bounds(",".join(map(str, sorted(bounds))))
-    chosen = choose_lines(len(lengths), lengths, parsed)
+    chosen = choose_lines(len(lengths), lengths, sorted(bounds))
     every, _ = chosen.popitem()
     assert sorted(i for lines in chosen.values() for i in lines) == list(range(len(lengths)))
     assert every.pairs == len(lengths) and all(group.pairs for group in chosen)
