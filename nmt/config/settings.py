@@ -1,7 +1,7 @@
 """The settings of one experiment: each key with its default, meaning and bounds, once."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
@@ -335,13 +335,9 @@ def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     return replace(settings, decode=check.read(Decode, values, "decode"))
 
 
-def integers(options: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, int]]:
+def integers(options: Mapping[str, Any], prefix: str) -> list[tuple[str, int]]:
     """The keys of integers among the options of encodings, and their values."""
-    for name, value in options.items():
-        if isinstance(value, dict):
-            yield from integers(value, f"{prefix}.{name}")
-        elif isinstance(value, int) and not isinstance(value, bool):
-            yield f"{prefix}.{name}", value
+    return [(name, n) for name, n in check.flatten(options, prefix) if type(n) is int]
 
 
 def is_path(name: str) -> bool:

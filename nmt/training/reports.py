@@ -155,7 +155,6 @@ class MetricsLog(ExitStack):
         super().__init__()
         self.run, self.options, self.silent = run, options, silent
         self.first_step, self.began = step, time.monotonic()
-        self.bar_texts: dict[str, str] = {}  # behind the bar, by kind of line
         self.board: Any = None
         self.on_line: Callable[[Line, Path], None] | None = None  # trainer.callback
         self.bar = self.enter_context(
@@ -189,7 +188,7 @@ class MetricsLog(ExitStack):
 
     def advance(self, step: int) -> None:
         self.bar.update()
-        if self.bar.disable and step - self.first_step == ESTIMATE_AFTER:
+        if self.bar.disable and step - self.first_step == ESTIMATE_AFTER and step < self.bar.total:
             log.info("about %s for %d more updates", self.time_left(step), self.bar.total - step)
 
     def time_left(self, step: int) -> str:
@@ -202,11 +201,9 @@ class MetricsLog(ExitStack):
         line = {"kind": kind, **line}
         if not self.silent:
             self.write(line)
-        text, level = describe(line), logging.WARNING
-        if kind in ("train", "dev"):
-            level, self.bar_texts[kind] = logging.INFO, text
-            self.bar.set_postfix_str(", ".join(self.bar_texts.values()))
+        text, level = describe(line), logging.INFO if kind in ("train", "dev") else logging.WARNING
         if kind == "train":
+            self.bar.set_postfix_str(text)
             if not self.bar.disable:
                 return
             text = f"{text}, {self.time_left(line['step'])} left"
