@@ -4,7 +4,6 @@ import argparse
 import json
 import re
 import sys
-import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -61,15 +60,14 @@ or says why nmt translates.
 
 ENGINE = "what translates (default: nmt, and CTranslate2 for a directory of nmt-export)"
 SETTING = re.compile(r"[\w.+~]+=")  # a file named a=b is typed as ./a=b
-LONG = 60  # seconds after which CTranslate2 is mentioned, if it could translate
 TEXT = ""  # the name of the text among the streams; columns have names
-PREFIX = "--target-prefix"  # that of the beginnings of the translations
+PREFIX = "--target-prefix"  # the name of the beginnings of the translations
 ALIGNMENTS = {"hard": ("alignment", "-"), "soft": ("attention", ",")}  # field of JSON, separator
 
 
 def command(argv: list[str]) -> None:
     """Translate; on disk nothing is touched before the model is known."""
-    options, began = parse_arguments(argv), time.monotonic()
+    options = parse_arguments(argv)
     files = {TEXT: options.input, **options.parallel}
     check_files(options.output, [*files.values()])
     with ExitStack() as stack:
@@ -83,8 +81,13 @@ def command(argv: list[str]) -> None:
 
         keep_memory()
         loaded = engines.load(
-            *(options.models, options.device, options.threads, options.workers),
-            *(options.engine, options.changes, needs_of(options)),
+            options.models,
+            options.device,
+            options.threads,
+            options.workers,
+            options.engine,
+            options.changes,
+            needs_of(options),
         )
         decode = with_decode(loaded.sides.settings, options.changes).decode
         if is_typed(options.input):  # each line is answered before the next one is read
@@ -102,8 +105,6 @@ def command(argv: list[str]) -> None:
             output.write(text)
             if number % decode.window == 0:
                 output.advance(number, notes.counts)
-        if options.engine is None and not needs_of(options) and time.monotonic() - began > LONG:
-            engines.advise_ctranslate2(loaded, decode)
 
 
 def identify(

@@ -82,7 +82,7 @@ def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> 
     return load(final)
 
 
-def count_known(prepared: Prepared, source: Path, target: Path) -> tuple[int, int]:
+def count_overlap(prepared: Prepared, source: Path, target: Path) -> tuple[int, int]:
     """Count pairs of a text that are also training pairs, and all its pairs.
 
     Raises UserError: 66 if a file is missing, 65 if its content cannot be used.

@@ -156,20 +156,6 @@ def _by_ctranslate2(
     return export, on_device
 
 
-def advise_ctranslate2(loaded: LoadedModels, decode: Decode) -> None:
-    """Log that CTranslate2 could have searched, if nmt did on a CPU."""
-    if len(loaded.models) != 1 or loaded.device != "cpu" or CTRANSLATE2.is_missing():
-        return
-    from nmt.exchange import ctranslate2_write
-
-    try:
-        _refuse_search(decode, DeviceName("cpu"))
-        _refuse_lengths(ctranslate2_write.fit(loaded.models[0])[0], decode)
-    except UserError:
-        return
-    log.info("next time, --engine auto lets CTranslate2 search, mostly in less time")
-
-
 def is_cpu(name: str) -> bool:
     """Whether torch would compute on the CPU; it is imported only if a GPU may be meant."""
     if name == "cpu" or (name == "auto" and not any(Path(driver).exists() for driver in GPUS)):
