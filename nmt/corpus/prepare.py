@@ -89,8 +89,10 @@ def count_overlap(prepared: Prepared, source: Path, target: Path) -> tuple[int, 
     """
     of_source, of_target = prepared.source.segmenter.tokenizer, prepared.target.segmenter.tokenizer
     lines = read_text(source)
-    pairs = map(prepared.source.protection.pair, lines, read_parallel(target, lines, source))
-    words = ((of_source.words(a), of_target.words(b)) for a, b in pairs)
+    pairs = map(
+        prepared.source.protection.protect_pair, lines, read_parallel(target, lines, source)
+    )
+    words = ((of_source.tokenize(a), of_target.tokenize(b)) for a, b in pairs)
     hashes = [hash_pair(a, b, of_source.symbols) for a, b in words]
     trained = np.fromfile(prepared.path / "train" / "hashes", HASHES)
     return int(np.isin(np.array(hashes, HASHES), trained).sum()), len(hashes)

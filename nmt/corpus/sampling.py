@@ -97,7 +97,7 @@ class RandomSegmentation:
 
     def _draw(self, side: int, line: list[int], epoch: int, number: int) -> list[int]:
         random.seed(((self._seed << 32 | epoch) << 32 | number) << 1 | side)
-        drawn = self._samplers[side].line(line)
+        drawn = self._samplers[side].sample(line)
         return drawn if len(drawn) <= self._max_length else line
 
 

@@ -59,7 +59,7 @@ def choose_samples(
     fitting, side = list[SampleLine](), trained.source
     table = trained.model.limits(training=False).target
     for text in texts:
-        ids = side.ids(side.protection.line(text).text)[:-1]
+        ids = side.ids(side.protection.protect(text).text)[:-1]
         if 0 < len(ids) <= room:
             fitting.append(SampleLine(text, ids, within_table(int(RATIO * len(ids)) + ROOM, table)))
     if not fitting:
