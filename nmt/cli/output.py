@@ -54,6 +54,15 @@ class OutputStream:
     def skip_finished(self, inputs: Iterable[Iterator[str]]) -> None:
         """Skip the lines that an earlier command has done."""
 
+    def complete(self) -> None:
+        """Close the file after the last line."""
+        self.file.close()
+
+    def abandon(self) -> None:
+        """Close the file after an error, which is the one to report."""
+        with suppress(OSError):
+            self.file.close()
+
 
 class ResumableOutput(OutputStream):
     """NAME.part, open to be written, and the record of what has been done."""
@@ -148,7 +157,7 @@ class ResumableOutput(OutputStream):
 
     def abandon(self) -> None:
         """Keep what the next command continues from, or nothing if nothing was done."""
-        with suppress(OSError):  # the disk may be full; the first error is the one to tell
+        with suppress(OSError):  # the disk may be full
             self._write_record()
         if self._kept > self.resumed:
             log.warning(
@@ -160,8 +169,7 @@ class ResumableOutput(OutputStream):
         elif not self._kept:
             self.record.unlink(missing_ok=True)
             self.part.unlink(missing_ok=True)
-        with suppress(OSError):
-            self.file.close()
+        super().abandon()
 
 
 def partial_files(path: Path) -> tuple[Path, Path]:
@@ -207,15 +215,19 @@ def open_output(
     UserError: 2 if NAME.part was begun with another identity, 65 if it is damaged, 73 if it cannot
     be written, is being written by another process, or was left by something else.
     """
-    if name is None or not _is_file(name):
-        with _open_plain(name) as output:
-            yield output
+    if name is None or name == "-":
+        yield OutputStream(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
         return
-    hashes = {use: _hash(path) for use, path in inputs.items()}
+    is_file = _is_file(name)
+    hashes = {use: _hash(path) for use, path in inputs.items() if is_file}
     try:
-        output = ResumableOutput(Path(name), {**identity, "text": hashes})
+        if is_file:
+            output: OutputStream = ResumableOutput(Path(name), {**identity, "text": hashes})
+        else:
+            output = OutputStream(Path(name).open("wb"))  # noqa: SIM115
     except OSError as error:
-        raise outputs.unwritable(Path(name), error) from None
+        raise outputs.unwritable(name, error) from None
     try:
         yield output
         output.complete()
@@ -232,21 +244,6 @@ def _hash(name: str) -> str | None:
     if name == "-" or not is_complete(name):
         return None
     return manifest.sha256_of(Path(name))
-
-
-@contextmanager
-def _open_plain(name: str | None) -> Iterator[OutputStream]:
-    """A device or a pipe, or stdout where none is named; UserError (73) if it cannot be opened."""
-    if name in (None, "-"):
-        yield OutputStream(sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-        return
-    try:
-        file = Path(str(name)).open("wb")  # noqa: SIM115
-    except OSError as error:
-        raise outputs.unwritable(name, error) from None
-    with file:
-        yield OutputStream(file)
 
 
 def write_outputs(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:

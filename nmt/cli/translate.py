@@ -4,7 +4,6 @@ import argparse
 import json
 import re
 import sys
-import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -29,47 +28,45 @@ if TYPE_CHECKING:
 ABOUT = "Translate lines of text by a trained model.\n"
 USAGE = "nmt-translate MODEL [MODEL ...] [INPUT] [-o OUTPUT] [OPTION ...] [decode.KEY=VALUE ...]"
 MANUAL = """
-Each input line gives one output line, in the same order; an empty one, an empty TEXT. All is UTF-8.
-The output for each line:
-  (no option)      TEXT
-  --scores         SCORE TAB TEXT
-  --n-best N       LINE TAB RANK TAB SCORE TAB TEXT, up to N times, best first; LINE, RANK from 1;
-                   with decode.method=sample N samples, RANK the order in which they were drawn
-  --alignment hard TEXT ||| 0-0 1-2 ..., the word of the line and that of TEXT, from 0; words are
-                   what white space separates
-  --alignment soft TEXT ||| 0.9,0.08,0.02 ..., for each word of TEXT the weights of the words of the
-                   line and, last, of its end
-  --json           {"line": 1, "source": ..., "translations": [{"text": ..., "score": ...}]}
-
-Several models are an ensemble: each piece is chosen by the mean of their probabilities. They need
-equal segmenters and vocabularies; the first has the search settings.
-Some models read integers for each word (dependency heads, for example): --columns
-heads=FILE,order=FILE, line N of each file for line N of INPUT.
-Line N of --target-prefix FILE is the beginning of translation N, in whole words.
+N lines in, N lines out, in the same order; an empty line has an empty TEXT. All text is UTF-8.
+  (no option)       TEXT
+  --scores          SCORE TAB TEXT
+  --n-best N        LINE TAB RANK TAB SCORE TAB TEXT, up to N times, best first, LINE and RANK from
+                    1; with decode.method=sample, N samples in the order in which they were drawn
+  --alignment hard  TEXT ||| 0-0 1-2 ..., a word of the line and a word of TEXT, from 0; words are
+                    what white space separates
+  --alignment soft  TEXT ||| 0.9,0.08,0.02 ..., for each word of TEXT the weights of the words of
+                    the line and, last, of its end
+  --json            {"line": 1, "source": ..., "translations": [{"text": ..., "score": ...}]}
 SCORE is the log-probability divided by the length penalty; of a sample, the log-probability under
 the unchanged model (temperature 1, all tokens); with decode.mbr=N, the expected chrF2, from 0 to
 100, by which the N candidates are ranked, each text once.
-With -o, lines are written to OUTPUT.part, which is renamed at the end. After an interruption the
-same command continues from there, with identical output. OUTPUT.part.json records its state.
 
-MODEL may also be a directory that nmt-export wrote for CTranslate2 (extra ct2). CTranslate2 then
-translates; it has no sampling, --alignment, --target-prefix, or limits on an output but its length.
---engine ctranslate2 exports the model once, verifies the export as nmt-export does, and keeps it
-next to the checkpoint; what CTranslate2 cannot do is an error. --engine auto does the same on CPUs,
-or says why nmt translates.
+  MODEL MODEL ...   an ensemble: each piece is chosen by the mean of their probabilities; segmenters
+                    and vocabularies must be equal, and the first has the search settings
+  --columns         heads=FILE,order=FILE: line N of each file has integers for line N of INPUT, for
+                    models that read them, as dependency heads
+  --target-prefix   line N of FILE is the beginning of translation N, in whole words
+  -o OUTPUT         lines go to OUTPUT.part, which is renamed at the end; after an interruption the
+                    same command continues there, with identical output; OUTPUT.part.json records
+                    the state
+  --engine          ctranslate2 (extra ct2) exports the model once, verifies the export like
+                    nmt-export, and keeps it next to the checkpoint; auto does so on CPUs, or says
+                    why nmt translates. A directory that nmt-export wrote for CTranslate2 is a MODEL
+                    too. CTranslate2 has no sampling, --alignment, --target-prefix, or limits on an
+                    output other than its length
 """
 
 ENGINE = "what translates (default: nmt, and CTranslate2 for a directory of nmt-export)"
 SETTING = re.compile(r"[\w.+~]+=")  # a file named a=b is typed as ./a=b
-LONG = 60  # seconds after which CTranslate2 is mentioned, if it could translate
 TEXT = ""  # the name of the text among the streams; columns have names
-PREFIX = "--target-prefix"  # that of the beginnings of the translations
+PREFIX = "--target-prefix"  # the name of the beginnings of the translations
 ALIGNMENTS = {"hard": ("alignment", "-"), "soft": ("attention", ",")}  # field of JSON, separator
 
 
 def command(argv: list[str]) -> None:
     """Translate; on disk nothing is touched before the model is known."""
-    options, began = parse_arguments(argv), time.monotonic()
+    options = parse_arguments(argv)
     files = {TEXT: options.input, **options.parallel}
     check_files(options.output, [*files.values()])
     with ExitStack() as stack:
@@ -83,8 +80,13 @@ def command(argv: list[str]) -> None:
 
         keep_memory()
         loaded = engines.load(
-            *(options.models, options.device, options.threads, options.workers),
-            *(options.engine, options.changes, needs_of(options)),
+            options.models,
+            options.device,
+            options.threads,
+            options.workers,
+            options.engine,
+            options.changes,
+            needs_of(options),
         )
         decode = with_decode(loaded.sides.settings, options.changes).decode
         if is_typed(options.input):  # each line is answered before the next one is read
@@ -102,8 +104,6 @@ def command(argv: list[str]) -> None:
             output.write(text)
             if number % decode.window == 0:
                 output.advance(number, notes.counts)
-        if options.engine is None and not needs_of(options) and time.monotonic() - began > LONG:
-            engines.advise_ctranslate2(loaded)
 
 
 def identify(

@@ -141,7 +141,9 @@ class Batches:
         examples = self.plan(0).examples
         counts, total = examples.counts, self.pairs
         if (corpora := self._store.corpora) is not None:
-            pairs = zip(corpora.names, self._store.pairs_of(examples.first, counts), strict=True)
+            pairs = zip(
+                corpora.names, self._store.count_by_corpus(examples.first, counts), strict=True
+            )
             shares = (f"{n:,} pairs of {name} ({100 * n / total:.1f} %)" for name, n in pairs)
             log.info("the first epoch has %s", ", ".join(shares))
         if self._joining is not None:

@@ -69,7 +69,9 @@ class Pairs:
         assert self.corpora is not None
         return np.searchsorted(self.corpora.first, self.lines[rows], "right") - 1
 
-    def pairs_of(self, first: NDArray[np.integer[Any]], counts: NDArray[np.int64]) -> list[int]:
+    def count_by_corpus(
+        self, first: NDArray[np.integer[Any]], counts: NDArray[np.int64]
+    ) -> list[int]:
         """Return how many pairs of each corpus some examples have; nothing of a single corpus."""
         if self.corpora is None:
             return []

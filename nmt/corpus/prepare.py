@@ -82,15 +82,17 @@ def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> 
     return load(final)
 
 
-def count_known(prepared: Prepared, source: Path, target: Path) -> tuple[int, int]:
+def count_overlap(prepared: Prepared, source: Path, target: Path) -> tuple[int, int]:
     """Count pairs of a text that are also training pairs, and all its pairs.
 
     Raises UserError: 66 if a file is missing, 65 if its content cannot be used.
     """
     of_source, of_target = prepared.source.segmenter.tokenizer, prepared.target.segmenter.tokenizer
     lines = read_text(source)
-    pairs = map(prepared.source.protection.pair, lines, read_parallel(target, lines, source))
-    words = ((of_source.words(a), of_target.words(b)) for a, b in pairs)
+    pairs = map(
+        prepared.source.protection.protect_pair, lines, read_parallel(target, lines, source)
+    )
+    words = ((of_source.tokenize(a), of_target.tokenize(b)) for a, b in pairs)
     hashes = [hash_pair(a, b, of_source.symbols) for a, b in words]
     trained = np.fromfile(prepared.path / "train" / "hashes", HASHES)
     return int(np.isin(np.array(hashes, HASHES), trained).sum()), len(hashes)

@@ -28,16 +28,15 @@ Sampler: TypeAlias = BpeDropout | NBest
 
 def check_sampling(data: Data, segmenter: str) -> None:
     """Raise UserError if a segmenter of this kind cannot sample as `data` asks."""
-    if segmenter in BPE:
-        key, other, is_set = "subword_alpha", "bpe_dropout", data.subword_alpha is not None
-        does = "needs the probabilities of a unigram model"
-    else:
-        key, other, is_set = "bpe_dropout", "subword_alpha", data.bpe_dropout > 0
-        does = "leaves out merges"
-    if is_set:
+    if segmenter in BPE and data.subword_alpha is not None:
         raise UserError(
-            f"data.{key}={getattr(data, key)}: {does}, and segmenter.kind={segmenter} has none; "
-            f"data.{other} is its way to sample"
+            f"data.subword_alpha={data.subword_alpha}: needs the probabilities of a unigram model, "
+            f"and segmenter.kind={segmenter} has none; data.bpe_dropout is its way to sample"
+        )
+    if segmenter not in BPE and data.bpe_dropout:
+        raise UserError(
+            f"data.bpe_dropout={data.bpe_dropout}: leaves out merges, and segmenter.kind="
+            f"{segmenter} has none; data.subword_alpha is its way to sample"
         )
 
 
@@ -98,7 +97,7 @@ class RandomSegmentation:
 
     def _draw(self, side: int, line: list[int], epoch: int, number: int) -> list[int]:
         random.seed(((self._seed << 32 | epoch) << 32 | number) << 1 | side)
-        drawn = self._samplers[side].line(line)
+        drawn = self._samplers[side].sample(line)
         return drawn if len(drawn) <= self._max_length else line
 
 

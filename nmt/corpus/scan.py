@@ -64,7 +64,7 @@ class ParallelText(NamedTuple):
     columns: dict[str, Scan]  # by name
     corpus: str = ""  # its name, if there are several
     tag: str = ""  # put before each source
-    before: int = 0  # numbers of lines that are taken by corpora before it
+    offset: int = 0  # added to line numbers: corpora before it have the lower ones
 
     def sizes(self) -> list[int]:
         total = self.source.lines

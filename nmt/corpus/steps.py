@@ -140,7 +140,7 @@ class Preparation:
                 yield pairs
 
         names, tagged = [text.corpus for text in texts], [bool(text.tag) for text in texts]
-        first = [text.before + 1 for text in texts]
+        first = [text.offset + 1 for text in texts]
         corpora = Corpora(names, first, tagged) if texts[0].corpus else None
         dtype = id_type(*(len(side.vocabulary) for side in self.sides))
         with self._pool(split, self._number_chunk) as pool:
@@ -173,7 +173,7 @@ class Preparation:
                 counts[text.corpus, report.TOO_MANY_BYTES, "pairs"] += 1
                 continue
             try:
-                pair = self.protection.pair(
+                pair = self.protection.protect_pair(
                     decode_utf8(source, f"{text.source.path}:{number}", DROP_HINT),
                     decode_utf8(target, f"{text.target.path}:{number}", DROP_HINT),
                 )
@@ -182,14 +182,14 @@ class Preparation:
                     raise
                 counts[text.corpus, report.INVALID, "pairs"] += 1
                 continue
-            words = [t.words(side) for t, side in zip(self.tokenizers, pair, strict=True)]
+            words = [t.tokenize(side) for t, side in zip(self.tokenizers, pair, strict=True)]
             words[0] = _remove_tag(words[0], text.tag)
             hashed = hash_pair(words[0], words[1], self.tokenizers[0].symbols)
             if text.tag and words[0]:
                 words[0] = f"{text.tag} {words[0]}"
             integers = [column.decode(errors="replace") for column in columns]
             raw = pair[0] if columns else ""
-            pairs.append(CleanedPair(text.before + number, hashed, words, raw, integers))
+            pairs.append(CleanedPair(text.offset + number, hashed, words, raw, integers))
         with NamedTemporaryFile(dir=self.work, delete=False) as file:
             file.write(json.dumps(pairs, ensure_ascii=False).encode())
         full = [pair.words for pair in pairs if all(pair.words)]

@@ -88,7 +88,9 @@ class Beam:
             rank = torch.arange(scores.shape[1], device=scores.device)
             scores = scores.masked_fill(rank >= k - self.finished[:, None], NEVER)
         is_eos, at_limit = token == self.eos, self.limits == length
-        top, top_parent = scores[:, :k], parent[:, :k]
+
+        # outputs that end: by an eos among the k best continuations, or as none can follow
+        top, top_parent = scores[:, :k], parent[:, :k]  # [live, k]
         ending = is_eos[:, :k] & (top > NEVER)
         if length >= self.first_limit:  # at its limit, an output ends only by its best continuation
             ending &= ~at_limit[:, None] | _first_of_parent(top_parent, width)
@@ -99,10 +101,14 @@ class Beam:
         if self.coverage_penalty is not None:
             coverage = self.coverage_penalty().view_as(before)
         top_coverage = coverage.gather(1, top_parent)
-        open_first = is_eos.byte().argsort(dim=1, stable=True)[:, :k]  # eos last
-        total = scores.masked_fill(is_eos, NEVER).gather(1, open_first)  # [live, next width]
         norm = self.length_norm(length + 1)
         score = (top / norm + top_coverage).masked_fill(~ending, NEVER)
+
+        # outputs that go on: by the k best continuations that are no eos
+        open_first = is_eos.byte().argsort(dim=1, stable=True)[:, :k]
+        total = scores.masked_fill(is_eos, NEVER).gather(1, open_first)  # [live, next width]
+
+        # sentences that are done
         self.finished = self.finished + ending.sum(1)
         self.best = torch.maximum(self.best, score.amax(1))
         done = self.finished >= k

@@ -194,7 +194,7 @@ class LineReader:
 
     def source(self, text: str, target: str | None = None) -> Source:
         """A text without columns. With `target`, strings that both have become placeholders."""
-        protected = self.side.protection.line(text, target)
+        protected = self.side.protection.protect(text, target)
         return Source(self.side.ids(protected.text), {}, text=text, protected=protected)
 
     def _note(self, line: Line, source: Source, notes: Notes) -> None:

@@ -156,12 +156,6 @@ def _by_ctranslate2(
     return export, on_device
 
 
-def advise_ctranslate2(loaded: LoadedModels) -> None:
-    """Log that CTranslate2 may be faster, if nmt searched on a CPU."""
-    if len(loaded.models) == 1 and loaded.device == "cpu" and not CTRANSLATE2.is_missing():
-        log.info("next time, --engine auto lets CTranslate2 search if it can, mostly in less time")
-
-
 def is_cpu(name: str) -> bool:
     """Whether torch would compute on the CPU; it is imported only if a GPU may be meant."""
     if name == "cpu" or (name == "auto" and not any(Path(driver).exists() for driver in GPUS)):

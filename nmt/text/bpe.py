@@ -30,28 +30,28 @@ class Bpe:
         self.tokenizer, self.merges, self.pieces = tokenizer, list(merges), list(pieces)
         codes = io.StringIO("#version: 0.2\n" + "\n".join(self.merges))
         self.codes = BPE(codes, merges=len(self.merges), vocab=set(self.pieces) or None)
-        self._known = dict[str, list[str]]()  # pieces of words
+        self._remembered = dict[str, list[str]]()  # pieces of words
 
     def encode(self, text: str) -> list[str]:
-        return self.segment(self.tokenizer.words(text))
+        return self.segment(self.tokenizer.tokenize(text))
 
     def segment(self, words: str) -> list[str]:
         """Segment words that are separated by single spaces."""
         pieces: list[str] = []
         for word in words.split(" "):
-            pieces += self._known.get(word) or self._segment(word)
+            pieces += self._remembered.get(word) or self._segment(word)
         return pieces
 
     def remember(self, words: Mapping[str, list[str]]) -> None:
         """Keep the pieces of words, so that these are not segmented again."""
-        self._known.update(words)
+        self._remembered.update(words)
 
     def surfaces(self, pieces: Sequence[str]) -> list[str]:
         return [piece.removesuffix(SEPARATOR) for piece in pieces]
 
     def decode(self, pieces: Sequence[str]) -> str:
         n = len(SEPARATOR)
-        return self.tokenizer.text(
+        return self.tokenizer.detokenize(
             "".join(p[:-n] if p.endswith(SEPARATOR) else p + " " for p in pieces)
         )
 
@@ -72,8 +72,8 @@ class Bpe:
             pieces += self.codes.segment_tokens([head + "\n"])[:-1]
         pieces += self.codes.segment_tokens([last])
         self.codes.cache.clear()  # whole words are kept here
-        if len(self._known) < MOST_KEPT and len(word) <= LONGEST_WORD:
-            self._known[word] = pieces
+        if len(self._remembered) < MOST_KEPT and len(word) <= LONGEST_WORD:
+            self._remembered[word] = pieces
         return pieces
 
 
@@ -113,7 +113,7 @@ class BpeDropout:
             dropout=dropout,
         )
 
-    def line(self, ids: list[int]) -> list[int]:
+    def sample(self, ids: list[int]) -> list[int]:
         """Sample a segmentation of a line, given by its prepared ids without EOS.
 
         Draws from Python's module `random`, as subword-nmt does.

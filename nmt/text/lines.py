@@ -101,7 +101,7 @@ def open_lines(path: Path, hint: str = "check the path") -> Iterator[Iterable[by
     try:
         file = path.open("rb")
     except FileNotFoundError:
-        raise _missing_file_error(path, hint) from None
+        raise UserError(f"{path}: no such file; {hint}", Exit.NO_INPUT) from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; {hint}", Exit.NO_INPUT) from None
     with file:
@@ -143,9 +143,9 @@ def side_file(named: str, hint: str) -> Path:
         raise UserError(f"{named!r}: no file; {hint}", Exit.NO_INPUT)
     if re.fullmatch(TABLE, path.name):
         raise UserError(f"{path}: a table; write its columns to files: cut -f1", Exit.DATA)
-    if (there := find_packed(path)) != path:
-        log.info("%s: not there; reading %s", path, there.name)
-        return there
+    if (packed := find_packed(path)) != path:
+        log.info("%s: not there; reading %s", path, packed.name)
+        return packed
     with open_lines(path, hint):
         return path
 
@@ -154,13 +154,6 @@ def find_packed(path: Path) -> Path:
     """The path itself, or that of the compressed file if only that exists."""
     packed = () if path.exists() else (path.with_name(path.name + ending) for ending in PACKED)
     return next((file for file in packed if file.exists()), path)
-
-
-def _missing_file_error(path: Path, hint: str) -> UserError:
-    """The error for a missing file, with the compressed one if that exists."""
-    if (packed := find_packed(path)) != path:
-        hint = f"there is {packed}: give that"
-    return UserError(f"{path}: no such file; {hint}", Exit.NO_INPUT)
 
 
 def read_text(path: Path, hint: str = "check the path") -> list[str]:

@@ -74,7 +74,7 @@ class Protection:
             raise damage_error("tokenizer.protected", "expected patterns") from None
         self._symbols = {*tokenizer.symbols} - {*PLACEHOLDERS}  # are pieces by themselves
 
-    def line(self, text: str, other: str | None = None) -> ProtectedLine:
+    def protect(self, text: str, other: str | None = None) -> ProtectedLine:
         """Put placeholders into a line, for at most nine strings that `other` has as well."""
         strings_here = self._strings(text)
         strings_there = self._strings(other) if strings_here and other is not None else strings_here
@@ -82,9 +82,9 @@ class Protection:
         strings = dict(zip(PLACEHOLDERS, both, strict=False))
         return ProtectedLine(self.insert_placeholders(text, strings), strings)
 
-    def pair(self, source: str, target: str) -> tuple[str, str]:
+    def protect_pair(self, source: str, target: str) -> tuple[str, str]:
         """Put placeholders into a line and its translation, for strings that are in both."""
-        line = self.line(source, target)
+        line = self.protect(source, target)
         return line.text, self.insert_placeholders(target, line.strings)
 
     def insert_placeholders(self, text: str, strings: Mapping[str, str]) -> str:

@@ -49,21 +49,21 @@ class Tokenizer:
         self._symbol = re.compile(self.symbol_pattern) if self.symbols else None
         self._moses = _load_moses(self.language) if self.kind == "moses" else None
 
-    def words(self, text: str) -> str:
+    def tokenize(self, text: str) -> str:
         """Normalise and tokenise a line; single spaces separate the words."""
-        parts = self.parts(normalise(text, self.normalize))
+        parts = self.split_at_symbols(normalise(text, self.normalize))
         return " ".join(part if part in self.symbols else self._split(part) for part in parts)
 
-    def parts(self, text: str) -> list[str]:
+    def split_at_symbols(self, text: str) -> list[str]:
         """Cut text at its symbols, which are parts by themselves."""
         if self._symbol is None or not self._symbol.search(text):
             return [text]
         return [part for part in map(str.strip, self._symbol.split(text)) if part]
 
     def without_symbols(self, text: str) -> str:
-        return " ".join(part for part in self.parts(text) if part not in self.symbols)
+        return " ".join(part for part in self.split_at_symbols(text) if part not in self.symbols)
 
-    def text(self, words: str) -> str:
+    def detokenize(self, words: str) -> str:
         """Join words, separated by white space, to one line of text."""
         if self._moses:
             marked = mark_quotes(words.split(), self.language)

@@ -40,12 +40,12 @@ class Unigram:
 
     def encode(self, text: str) -> list[str]:
         """Normalise, tokenise and segment one line; a run of unknown characters is one piece."""
-        return self.segment(self.tokenizer.words(text))
+        return self.segment(self.tokenizer.tokenize(text))
 
     def segment(self, words: str) -> list[str]:
         """Segment words that are separated by single spaces; symbols are pieces."""
         encode = partial(self._processor.encode, out_type=str)
-        symbols, parts = self.tokenizer.symbols, self.tokenizer.parts(words)
+        symbols, parts = self.tokenizer.symbols, self.tokenizer.split_at_symbols(words)
         return [x for part in parts for x in ([part] if part in symbols else encode(part))]
 
     def best(self, words: str, most: int) -> list[list[str]]:
@@ -77,7 +77,7 @@ class Unigram:
         symbols, joined = self.tokenizer.symbols, list[str]()
         for is_symbol, group in groupby(pieces, symbols.__contains__):
             joined.append((" ".join if is_symbol else self._join)(list(group)))
-        return self.tokenizer.text(" ".join(joined))
+        return self.tokenizer.detokenize(" ".join(joined))
 
     @cached_property
     def joins(self) -> bool:
@@ -167,7 +167,7 @@ class NBest:
         self._segmenter, self._vocabulary = segmenter, vocabulary
         self._alpha, self._most = alpha, most
 
-    def line(self, ids: list[int]) -> list[int]:
+    def sample(self, ids: list[int]) -> list[int]:
         """Sample a segmentation of a line, given by its prepared ids without EOS.
 
         Draws from Python's module `random`.

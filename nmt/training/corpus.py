@@ -36,7 +36,7 @@ def prepare(settings: Settings, run: Path | None = None) -> Prepared:
     if not all(path.is_file() for path in tests):
         return prepared
     try:
-        overlap, total = data.count_known(prepared, *tests)
+        overlap, total = data.count_overlap(prepared, *tests)
     except UserError as error:  # nmt-evaluate will say so, too
         log.warning("test text: %s", error)
     else:

@@ -12,7 +12,7 @@ from nmt.config.check import read
 from nmt.config.data import Corpus, Data
 from nmt.corpus.batches import Batches
 from nmt.corpus.examples import Joining, draw_examples
-from nmt.corpus.prepare import Prepared, count_known, prepare
+from nmt.corpus.prepare import Prepared, count_overlap, prepare
 from nmt.corpus.report import describe
 from nmt.corpus.sampling import RandomSegmentation, make_samplers
 from nmt.errors import UserError
@@ -85,10 +85,10 @@ def test_known_pairs_are_found_whatever_their_tags(tmp_path: Path) -> None:
     for tag in ("", ">>it<< "):
         (tmp_path / "t.de").write_bytes(text([*(f"{tag}{s}" for s in sources), f"{tag}neu"]))
         (tmp_path / "t.en").write_bytes(text([*targets, "new"]))
-        assert count_known(made, tmp_path / "t.de", tmp_path / "t.en") == (5, 6)
+        assert count_overlap(made, tmp_path / "t.de", tmp_path / "t.en") == (5, 6)
     (tmp_path / "short").write_bytes(text(targets[:3]))
     with pytest.raises(UserError, match="must belong together"):
-        count_known(made, tmp_path / "it" / "dev.de", tmp_path / "short")
+        count_overlap(made, tmp_path / "it" / "dev.de", tmp_path / "short")
 
 
 @pytest.mark.parametrize(("weights", "join"), [((1, 3), 1), ((0.5, 2.25), 1), ((0.5, 2.25), 3)])

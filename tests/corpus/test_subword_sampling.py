@@ -59,7 +59,7 @@ def alike(first: Counter[str], second: Counter[str]) -> bool:
 def test_without_dropout_each_word_keeps_its_segmentation(words: list[str]) -> None:
     segmenter, vocabulary = bpe()
     ids = vocabulary.ids(segmenter.segment(" ".join(words)))[:-1]
-    sampled = BpeDropout(segmenter, vocabulary, 0.0).line(ids)
+    sampled = BpeDropout(segmenter, vocabulary, 0.0).sample(ids)
     assert sampled == ids
 
 
@@ -70,7 +70,7 @@ def test_dropout_is_distributed_as_that_of_subword_nmt(word: str, dropout: float
     segmenter, vocabulary = bpe([*half, *EVERY_CHARACTER])  # all other pieces are cut again
     sampler = BpeDropout(segmenter, vocabulary, dropout)
     ids = vocabulary.ids(segmenter.segment(word))[:-1]
-    nmt_counts = Counter(" ".join(vocabulary.pieces(sampler.line(ids))) for _ in range(3000))
+    nmt_counts = Counter(" ".join(vocabulary.pieces(sampler.sample(ids))) for _ in range(3000))
     codes = io.StringIO("#version: 0.2\n" + "\n".join(segmenter.merges))
     reference = BPE(codes, vocab=set(vocabulary.to_json()))
     reference_counts = Counter(reference.process_line(word, dropout) for _ in range(3000))
@@ -83,7 +83,7 @@ def test_no_piece_is_unknown_that_was_known() -> None:
     ids = vocabulary.ids(segmenter.segment("lower banana"))[:-1]
     assert UNK not in ids
     sampler = BpeDropout(segmenter, vocabulary, 0.6)
-    lines = [sampler.line(ids) for _ in range(200)]
+    lines = [sampler.sample(ids) for _ in range(200)]
     texts = {" ".join(vocabulary.pieces(line)) for line in lines}
     assert not any(UNK in line for line in lines)
     assert all(text.replace("@@ ", "") == "lower banana" for text in texts)
@@ -96,22 +96,22 @@ def test_words_with_an_unknown_piece_keep_their_segmentation() -> None:
     lower = vocabulary.ids(segmenter.segment("lower"))[:-1]
     head = vocabulary.ids(["l@@"])[0]
     sampler = BpeDropout(segmenter, vocabulary, 1.0)
-    characters = sampler.line(lower)
+    characters = sampler.sample(lower)
     broken = [head, UNK, *lower]  # `l`, something unknown, and what may be the rest of the word
-    assert sampler.line([*lower, *broken, *lower]) == [*characters, *broken, *characters]
-    assert sampler.line([UNK]) == [UNK]
+    assert sampler.sample([*lower, *broken, *lower]) == [*characters, *broken, *characters]
+    assert sampler.sample([UNK]) == [UNK]
 
 
 def test_the_best_segmentations_are_drawn_by_the_power_of_their_probability() -> None:
     segmenter, vocabulary = unigram()
     sampler = NBest(segmenter, vocabulary, 0.5, 4)
     ids = vocabulary.ids(segmenter.segment("banana low"))[:-1]
-    drawn = Counter(" ".join(vocabulary.pieces(sampler.line(ids))) for _ in range(2000))
+    drawn = Counter(" ".join(vocabulary.pieces(sampler.sample(ids))) for _ in range(2000))
     best, probable = segmenter.best("banana low", 4), segmenter.log_probabilities()
     weights = [math.exp(0.5 * sum(map(probable.__getitem__, way))) for way in best]
     exact = random.Random(6).choices([" ".join(way) for way in best], weights, k=20_000)
     assert len(drawn) == 4 and alike(drawn, Counter(exact))
-    assert sampler.line([*ids, UNK]) == [*ids, UNK]
+    assert sampler.sample([*ids, UNK]) == [*ids, UNK]
 
 
 def test_text_beside_a_symbol_is_sampled_as_text_alone() -> None:
@@ -120,7 +120,7 @@ def test_text_beside_a_symbol_is_sampled_as_text_alone() -> None:
     vocabulary = Vocabulary([*segmenter.pieces, "<x1>"])
     sampler = NBest(segmenter, vocabulary, 0.1, 8)
     ids = vocabulary.ids(segmenter.segment("banana lowest <x1> wider newer"))[:-1]
-    lines = {tuple(vocabulary.pieces(sampler.line(ids))) for _ in range(60)}
+    lines = {tuple(vocabulary.pieces(sampler.sample(ids))) for _ in range(60)}
     assert {segmenter.decode(line) for line in lines} == {"banana lowest <x1> wider newer"}
     for half in (0, 1):  # on both sides of the symbol
         assert len({" ".join(line).split(" <x1> ")[half] for line in lines}) > 3
@@ -131,6 +131,6 @@ def test_the_code_of_a_language_stays_in_front() -> None:
     vocabulary = Vocabulary([">>de<<", *segmenter.pieces])
     sampler = NBest(segmenter, vocabulary, 0.1, 8)
     ids = vocabulary.ids(segmenter.segment(">>de<< banana lowest"))[:-1]
-    lines = {tuple(sampler.line(ids)) for _ in range(30)}
+    lines = {tuple(sampler.sample(ids)) for _ in range(30)}
     assert len(lines) > 3 and {line[0] for line in lines} == {ids[0]}
     assert {segmenter.decode(vocabulary.pieces(line)) for line in lines} == {">>de<< banana lowest"}

@@ -166,7 +166,7 @@ def test_pairs_are_scored_as_they_were_trained_on(
         (given,) = score(trained, sources, targets)
     assert given.pieces.count("<x1>") == 1 and "<x2>" not in given.pieces
     (covered,) = measure_coverage(trained, sources, targets)
-    text, _ = side.protection.pair(sources[0], targets[0])
+    text, _ = side.protection.protect_pair(sources[0], targets[0])
     assert "<x1>" in text and len(covered) == len(side.segmenter.encode(text))
 
 

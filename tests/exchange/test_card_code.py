@@ -84,7 +84,7 @@ def test_exports_protect_strings_and_the_card_says_that_its_lines_do_not(tmp_pat
     source, target = map(Side.from_json, values)
     trained = plain._replace(source=source, target=target)
     lines = [*LINES, "<x1> eines <x2>"]
-    assert all(trained.source.protection.line(line).strings for line in lines)
+    assert all(trained.source.protection.protect(line).strings for line in lines)
     export(trained, tmp_path / "made", lines)
     assert (
         "this code translates them (`data.protected`)" in (tmp_path / "made/README.md").read_text()

@@ -119,14 +119,6 @@ def test_two_processes_at_once_export_once(saved: Path) -> None:
     assert len(cache_of(saved)) == 1
 
 
-def test_after_a_long_search_the_faster_engine_is_named_once(
-    saved: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(translate, "LONG", -1)
-    assert run(saved) == Exit.OK
-    assert capsys.readouterr().err.count("--engine auto lets CTranslate2 search") == 1
-
-
 def test_where_nothing_can_be_written_a_line_says_so(
     saved: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -47,7 +47,7 @@ ODD = st.text("abderHu ,.-@'\"()▁ßé中…", max_size=30)
 def test_each_piece_belongs_to_the_word_it_is_cut_from(text: str, kind: str) -> None:
     """Without a tokenizer: the segmenters themselves mark where a word ends, or begins."""
     some = segmenter(kind)
-    line = some.tokenizer.words(text)
+    line = some.tokenizer.tokenize(text)
     pieces = some.encode(line)
     if kind == "bpe":
         ends = np.cumsum([not piece.endswith("@@") for piece in pieces], dtype=int)
@@ -60,7 +60,7 @@ def test_each_piece_belongs_to_the_word_it_is_cut_from(text: str, kind: str) -> 
 @given(ODD, st.sampled_from(["bpe", "unigram"]))
 def test_moses_is_followed_back_to_the_words_or_refused(text: str, kind: str) -> None:
     some = segmenter(kind, "moses")
-    line = segmenter(kind).tokenizer.words(text)
+    line = segmenter(kind).tokenizer.tokenize(text)
     pieces = some.surfaces(some.encode(line))
     try:
         found = numbered(line, some)
@@ -80,7 +80,7 @@ class Halves(Bpe):
         super().__init__(Tokenizer("nfc", "none", "de"), [])
 
     def encode(self, text: str) -> list[str]:
-        words = self.tokenizer.words(text).split(" ")
+        words = self.tokenizer.tokenize(text).split(" ")
         return [p for w in words for p in ([w[:1] + "@@", w[1:]] if len(w) > 1 else [w])]
 
 

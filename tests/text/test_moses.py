@@ -53,4 +53,4 @@ each_language = pytest.mark.parametrize(
 @each_language
 @given(line=TEXT)
 def test_words_are_those_of_sacremoses(language: str, line: str) -> None:
-    assert nmt_tokenizer(language).words(line) == expected(language, line)
+    assert nmt_tokenizer(language).tokenize(line) == expected(language, line)

@@ -79,7 +79,7 @@ def test_long_hostile_strings_take_no_time(shipped: Protection, unit: str) -> No
     """Linear or nearly so: a pattern that is not would take minutes, or for ever."""
     start = time.process_time()
     for text in (unit * (5_000 // len(unit)), unit + "a" * 5_000, unit + " " * 5_000 + "a"):
-        line = shipped.line(text)
+        line = shipped.protect(text)
         assert line.restore(line.text) == text.strip(" ")
     assert time.process_time() - start < 3
 
@@ -101,7 +101,7 @@ def test_long_hostile_strings_take_no_time(shipped: Protection, unit: str) -> No
     ],
 )
 def test_pairs(source: str, target: str, placed: tuple[str, str]) -> None:
-    assert protection(r"\{\d+\}", "<BT>", symbols=("<BT>",)).pair(source, target) == placed
+    assert protection(r"\{\d+\}", "<BT>", symbols=("<BT>",)).protect_pair(source, target) == placed
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_pairs(source: str, target: str, placed: tuple[str, str]) -> None:
 def test_of_matches_that_overlap_the_first_and_longest_counts(
     patterns: list[str], text: str, strings: tuple[str, ...]
 ) -> None:
-    assert protection(*patterns).line(text).strings == dict(
+    assert protection(*patterns).protect(text).strings == dict(
         zip(PLACEHOLDERS, strings, strict=False)
     )
 
@@ -156,7 +156,7 @@ STRING = st.sampled_from(
 
 @given(st.lists(WORD | UNSPACED | STRING | st.just(" ") | st.text(max_size=3)).map("".join))
 def test_a_line_comes_back_from_its_own_placeholders(shipped: Protection, text: str) -> None:
-    line = shipped.line(text)
+    line = shipped.protect(text)
     assume(not re.search("<x[1-9]>", text))
     assert line.restore(line.text) == text.strip(" ")
 
@@ -164,8 +164,8 @@ def test_a_line_comes_back_from_its_own_placeholders(shipped: Protection, text: 
 @given(st.lists(WORD | STRING | st.just(" ")).map("".join).map(normalise))
 def test_so_it_does_from_a_model_that_copies(shipped: Protection, text: str) -> None:
     """Its output has spaces around placeholders."""
-    line = shipped.line(text)
-    assert line.restore(SPACED.words(line.text)) == text
+    line = shipped.protect(text)
+    assert line.restore(SPACED.tokenize(line.text)) == text
 
 
 def test_lost_strings_are_counted() -> None:
@@ -192,7 +192,7 @@ def test_a_corpus_has_placeholders(kind: str, tokenizer: str, tmp_path: Path) ->
         assert pieces.count("<x1>") == 1 and "http" not in "".join(pieces)
         assert set(PLACEHOLDERS) <= set(side.vocabulary.to_json())
         again = Side.from_json(json.loads(json.dumps(side.to_json())))
-        assert again.protection.line(URL) == ("<x1>", {"<x1>": URL})
+        assert again.protection.protect(URL) == ("<x1>", {"<x1>": URL})
 
 
 def test_other_patterns_are_another_corpus_and_another_path_is_not(tmp_path: Path) -> None:

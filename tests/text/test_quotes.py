@@ -34,18 +34,18 @@ PARTS = [*CLOSERS, "’", '"', "'", "s", "Haus", "5", ".", ",", "(", ")", "-", "
 )
 def test_text_comes_back(language: str, text: str) -> None:
     tokenizer = TOKENIZERS[language]
-    assert tokenizer.text(tokenizer.words(text)) == text
+    assert tokenizer.detokenize(tokenizer.tokenize(text)) == text
 
 
 @given(st.lists(st.sampled_from(PARTS)), st.sampled_from([*TOKENIZERS]))
 def test_only_spaces_change(words: list[str], language: str) -> None:
     marked = mark_quotes(words, language)
     assert join_marked(" ".join(marked)).replace(" ", "") == "".join(words)
-    joined = TOKENIZERS[language].text(" ".join(words))
+    joined = TOKENIZERS[language].detokenize(" ".join(words))
     assert joined == " ".join(joined.split()) and joined.replace(" ", "") == "".join(words)
 
 
 @given(st.lists(st.sampled_from(PARTS[len(CLOSERS) + 1 :])), st.sampled_from([*TOKENIZERS]))
 def test_text_of_straight_quotes_is_what_moses_makes_of_it(words: list[str], language: str) -> None:
     expected = MosesDetokenizer(lang=language).detokenize(words, unescape=False)
-    assert TOKENIZERS[language].text(" ".join(words)) == expected
+    assert TOKENIZERS[language].detokenize(" ".join(words)) == expected

@@ -91,7 +91,7 @@ def test_moses_round_trip() -> None:
     text = "Er sagte: \"Das geht (z.B. so) nicht!\", 'oder' & mehr?"
     for segmenter in (bpe("moses"), unigram("moses")):
         assert segmenter.decode(segmenter.encode(text)) == text
-    assert bpe("moses").tokenizer.words("Hallo, [Welt] & 'so'.") == "Hallo , [ Welt ] & ' so ' ."
+    assert bpe("moses").tokenizer.tokenize("Hallo, [Welt] & 'so'.") == "Hallo , [ Welt ] & ' so ' ."
 
 
 def test_unigram_is_learnt_alike_and_from_long_lines() -> None:

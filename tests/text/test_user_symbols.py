@@ -71,8 +71,8 @@ def test_sampled_text_keeps_symbols(kind: str, tmp_path: Path) -> None:
     else:
         assert isinstance(segmenter, Unigram)
         sampler = NBest(segmenter, side.vocabulary, 0.0, 9)
-    drawn = {side.text(sampler.line(side.ids(line)[:-1])) for _ in range(30)}
-    pieces = [side.vocabulary.pieces(sampler.line(side.ids(line)[:-1])) for _ in range(30)]
+    drawn = {side.text(sampler.sample(side.ids(line)[:-1])) for _ in range(30)}
+    pieces = [side.vocabulary.pieces(sampler.sample(side.ids(line)[:-1])) for _ in range(30)]
     assert drawn == {line}
     assert all(p.count("<BT>") == 2 and p[0] == "<BT>" for p in pieces)
 
