@@ -101,7 +101,7 @@ def test_an_epoch_has_pairs_by_weight(
     orders = []
     for epoch in range(3):
         lines, examples = Counter[int](), batches.plan(epoch).examples
-        seen = store.pairs_of(examples.first, examples.counts)
+        seen = store.count_by_corpus(examples.first, examples.counts)
         for number in range(batches.size(epoch)):
             (batch,) = batches.batch(epoch, number)
             lines.update(batch.lines)
