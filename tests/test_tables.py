@@ -4,8 +4,6 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -14,7 +12,6 @@ from nmt.cli.train import main as train
 from nmt.config.compose import experiment_of
 from nmt.config.hydra_conf import parse
 from nmt.config.sweeps import Sweep, sweep_of
-from nmt.evaluation.systems import System
 from nmt.sweep import LoggedCommand, PlannedRun
 from tests.in_process import noting, refuse_commands, start_by
 
@@ -49,12 +46,6 @@ def planned(*words: str) -> tables.PlannedTable:
     return tables.plan_table(swept(*words))
 
 
-def row_of(run: PlannedRun) -> System:
-    corpora: Any = {run.name: SimpleNamespace(facts={"fingerprint": "some text"})}
-    (system,) = tables.systems_of_runs([run], corpora)
-    return system
-
-
 def test_a_table_is_its_runs_times_three_seeds(tmp_path: Path) -> None:
     for table, runs in TABLES.items():
         every = [(f"run={run}", f"seed={seed}") for run in runs for seed in (1, 2, 3)]
@@ -68,13 +59,13 @@ def test_a_table_is_its_runs_times_three_seeds(tmp_path: Path) -> None:
 def test_a_command_line_chooses_runs_and_seeds() -> None:
     def rows(*words: str) -> list[tuple[str, int]]:
         runs = planned("experiment=table2", "scale=toy", *words).runs
-        return [(row_of(each).label, each.settings.seed) for each in runs]
+        return [(tables.label_of(each), each.settings.seed) for each in runs]
 
     assert rows("seed=1", "run=R5", "tau=4,8") == [
         *(("relative, max 36, tau4", 1), ("relative, max 36, tau8", 1))
     ]
     changed = experiment_of(["run=R2", "scale=wmt19", "data.root=x", "encoding.relative.tau=8"])
-    assert row_of(PlannedRun("one", changed)).label == "relative, max 100, relative.tau-8"
+    assert tables.label_of(PlannedRun("one", changed)) == "relative, max 100, relative.tau-8"
     assert jobs("experiment=table2", "scale=toy", "seed=range(4,6)", "run=glob([R4,R5])") == [
         *(("run=R4", "seed=4"), ("run=R5", "seed=4")),
         *(("run=R4", "seed=5"), ("run=R5", "seed=5")),
@@ -84,7 +75,10 @@ def test_a_command_line_chooses_runs_and_seeds() -> None:
 def test_a_scale_without_the_second_corpus_says_so() -> None:
     found = planned("experiment=table1", "scale=toy", "seed=1")
     assert found.notes == ["Left out: R9, R10; scale toy has no data=toy_zhen."]
-    assert {row_of(each).label for each in found.runs} == {"absolute, max 48", "relative, max 48"}
+    assert {tables.label_of(each) for each in found.runs} == {
+        "absolute, max 48",
+        "relative, max 48",
+    }
 
 
 ONE = ["experiment=table2", "scale=toy", "run=R1", "seed=1"]

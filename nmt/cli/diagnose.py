@@ -26,10 +26,10 @@ def command(argv: list[str]) -> None:
     """Translate, compare, show."""
     typed = parse_arguments(argv)
     from nmt.evaluation.diagnose import diagnose, render
-    from nmt.evaluation.systems import systems_of
+    from nmt.evaluation.systems import read_systems
 
     values = {key: value for key, value in vars(typed).items() if key in EvaluationOptions._fields}
-    (system,) = systems_of([typed.model])
+    (system,) = read_systems([typed.model])
     diagnosis = diagnose(system, typed.text, typed.reference, EvaluationOptions(**values))
     write_outputs(render(diagnosis))
 

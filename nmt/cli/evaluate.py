@@ -55,11 +55,11 @@ def command(argv: list[str]) -> None:
     outputs.check_writable(typed.output, [typed.output_dir])
     from nmt.evaluation import text
     from nmt.evaluation.run import evaluate
-    from nmt.evaluation.systems import systems_of
+    from nmt.evaluation.systems import read_systems
 
     values = {key: value for key, value in vars(typed).items() if key in EvaluationOptions._fields}
     options = EvaluationOptions(**values, command=shlex.join(["nmt-evaluate", *argv]))
-    systems = systems_of(typed.systems)
+    systems = read_systems(typed.systems)
     tests = tests_of(typed, systems)
     translations = name_translations(systems, tests, typed.output_dir) if typed.output_dir else []
     refuse_overwriting([*typed.output, *translations], systems, tests)

@@ -29,7 +29,7 @@ SPLITS = {
 }  # decode.split in words
 
 
-def compare_system(system: System) -> ComparedSystem:
+def describe_system(system: System) -> ComparedSystem:
     runs = [_describe_training(model, model.run) for model in system.models if model.run]
     if facts := system.facts:
         sizes = facts.longest, facts.parameters, facts.encoding_parameters
@@ -49,7 +49,7 @@ def _describe_training(model: SystemModel, run: Path) -> dict[str, Any]:
     }
 
 
-def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> dict[str, Any]:
+def list_provenance(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> dict[str, Any]:
     versions = {"nmt": __version__, "python": platform.python_version()}
     return {
         "versions": versions | {name: version(name) for name in PACKAGES},
@@ -69,7 +69,7 @@ def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> 
     }
 
 
-def notes(
+def list_notes(
     systems: Sequence[System], tests: Sequence[TranslatedTest], options: EvaluationOptions
 ) -> list[str]:
     lines = [*options.notes, *_search_notes(systems)]
@@ -102,14 +102,14 @@ def _search_notes(systems: Sequence[System]) -> list[str]:
     searches: dict[str, list[str]] = {}
     for system in systems:
         if system.models:
-            searches.setdefault(search_of(system.models[0].settings), []).append(system.label)
+            searches.setdefault(describe_search(system.models[0].settings), []).append(system.label)
     if len(searches) < 2:
         return [f"Translation: {search}." for search in searches]
     described = [f"{search} ({', '.join(labels)})" for search, labels in searches.items()]
     return [f"Translation: {'; '.join(described)}."]
 
 
-def search_of(settings: Settings) -> str:
+def describe_search(settings: Settings) -> str:
     decode = settings.decode
     if decode.method == "sample":
         search = (
