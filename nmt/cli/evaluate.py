@@ -70,10 +70,9 @@ def command(argv: list[str]) -> None:
         else text.render(report, typed.sort, "github" if typed.format == "markdown" else "plain")
     )
     files = [(path, text.writer_of(path, report, typed.sort)) for path in typed.output]
-    outputs_of_runs = (lines for test in report.tests for runs in test.hypotheses for lines in runs)
-    for path, lines in zip(translations, outputs_of_runs, strict=False):
-        joined = "".join(f"{line}\n" for line in lines)
-        files.append((path, outputs.text_writer(partial(str, joined))))
+    hypotheses = (lines for test in report.tests for runs in test.hypotheses for lines in runs)
+    for path, lines in zip(translations, hypotheses, strict=False):
+        files.append((path, outputs.text_writer(partial("".join, [f"{x}\n" for x in lines]))))
     write_outputs(shown, *files)
     for path in [*typed.output, *filter(None, [typed.output_dir])]:
         sys.stderr.write(f"wrote {path}\n")
