@@ -97,4 +97,4 @@ def test_too_few_candidates_are_refused(settings_of: Callable[..., Settings]) ->
     settings.decode.check_n_best(9, "n=9", "give beam_size")
     with pytest.raises(UserError, match=r"^n=10: decode\.mbr=9 has no more candidates; raise it"):
         settings.decode.check_n_best(10, "n=10", "give beam_size")
-    assert describe_search(settings).endswith(", the best of 9 by expected chrF")
+    assert describe_search(settings).endswith(", mbr=9")
