@@ -12,8 +12,8 @@ from nmt.cli.train import main as train
 from nmt.config.compose import experiment_of
 from nmt.config.hydra_conf import parse
 from nmt.config.sweeps import Sweep, sweep_of
-from nmt.sweep import LoggedCommand, PlannedRun
-from tests.in_process import noting, refuse_commands, start_by
+from nmt.sweep import PlannedRun
+from tests.in_process import LoggedCommand, noting, refuse_commands, start_by
 
 TABLES = {
     "table1": ["R1", "R2", "R9", "R10"],
