@@ -235,7 +235,7 @@ def gpus() -> list[str]:
     return [str(index) for index in range(torch.cuda.device_count())]
 
 
-def start(run: PlannedRun, gpu: str | None = None) -> subprocess.Popen[bytes]:
+def start(run: PlannedRun, gpu: str | None = None) -> "subprocess.Popen[bytes]":
     """Begin nmt-train; `gpu`: the one that it may see, or None: as this process does."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if gpu is not None:
