@@ -103,7 +103,6 @@ def test_a_setting_is_recommended_if_its_interval_is_apart(runs: TinyRuns) -> No
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("{run}", "text", "--columns", "heads=text"), 2, "--columns: a diagnosis is of"),
         (("{run}", "text", "decode.length=forced"), 2, "reads length; a diagnosis is"),
         (("{run}", "blank"), 65, "blank: no line has text; nothing to diagnose"),
         (("{run}/best", "text"), 2, "best: is a file; name the directory of a run or model"),
