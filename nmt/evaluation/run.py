@@ -184,7 +184,7 @@ def _columns(
 
 
 def _language(files: ParallelFiles, systems: Sequence[System]) -> str:
-    """The target language of the models; UserError where they translate others."""
+    """The target language of the models; UserError for models of several directions."""
     pairs = {languages_of(model.settings) for system in systems for model in system.models}
     pairs = {pair for pair in pairs if UNNAMED not in pair}
     if len(pairs) > 1:
