@@ -60,11 +60,11 @@ def test_a_failure_stops_no_other_and_at_once_is_the_most(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     codes = {"a": 0, "b": 70, "c": -9, "d": 0, "e": 0}
-    made = iter([2, 5, 1, 3, 2])
-    found = sweep.run_processes(
-        commands("abcde"), 2, lambda run, gpu: Fake(codes[run.name], next(made)), every=0
+    polls = iter([2, 5, 1, 3, 2])
+    ended = sweep.run_processes(
+        commands("abcde"), 2, lambda run, gpu: Fake(codes[run.name], next(polls)), every=0
     )
-    assert found == codes
+    assert ended == codes
     assert Fake.most == 2
     lines = capsys.readouterr().err.rstrip("\n").split("\n")
     assert "0 of 5 ended" in lines[0] and "a: starting   b: starting" in lines[0]
@@ -81,14 +81,14 @@ def test_a_signal_stops_all_and_a_second_one_leaves_no_process_behind() -> None:
             waited.append(self)
             return super().wait()
 
-    made: list[Fake] = [Slow(None, 0), Slow(None, 0)]
+    processes: list[Fake] = [Slow(None, 0), Slow(None, 0)]
     former = signal.getsignal(signal.SIGUSR1)
     timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
     timer.start()
-    ready = iter(made)
+    ready = iter(processes)
     with pytest.raises(UserError, match="SIGUSR1") as caught:
         sweep.run_processes(commands("abc"), 2, lambda run, gpu: next(ready))
-    assert caught.value.code == 138 and waited == made  # c never began
+    assert caught.value.code == 138 and waited == processes  # c never began
     assert "resume with the same command" in str(caught.value)
     assert signal.getsignal(signal.SIGUSR1) is former
 

@@ -73,9 +73,9 @@ def test_a_command_line_chooses_runs_and_seeds() -> None:
 
 
 def test_a_scale_without_the_second_corpus_says_so() -> None:
-    found = planned("experiment=table1", "scale=toy", "seed=1")
-    assert found.notes == ["Left out: R9, R10; scale toy has no data=toy_zhen."]
-    assert {tables.label_of(each) for each in found.runs} == {
+    table = planned("experiment=table1", "scale=toy", "seed=1")
+    assert table.notes == ["Left out: R9, R10; scale toy has no data=toy_zhen."]
+    assert {tables.label_of(each) for each in table.runs} == {
         "absolute, max 48",
         "relative, max 48",
     }
@@ -146,11 +146,11 @@ def test_a_miniature_table_and_the_next_one(
         r"^absolute, max 9 ", out, re.M
     )
     assert "Scale toy: sentences of the embedded grammar" in out
-    made = json.loads((where / "table2.json").read_bytes())
-    assert [group["name"] for group in made["tests"][0]["groups"]] == [
+    report = json.loads((where / "table2.json").read_bytes())
+    assert [group["name"] for group in report["tests"][0]["groups"]] == [
         *("0-6", "7-12", "over 12", "beyond training", "all")
     ]
-    assert made["command"].startswith("nmt-train experiment=table2 seed=1")
+    assert report["command"].startswith("nmt-train experiment=table2 seed=1")
     assert "<html" in (where / "table2.html").read_text(encoding="utf-8")[:200]
     assert (where / "table2.tsv").stat().st_size > 100
 

@@ -112,8 +112,8 @@ def test_refused_before_the_first_job(
     places = {"root": runs.root, "tmp": tmp_path, "good": runs.root / "absolute-seed1"}
     places |= {"source": runs.source, "reference": runs.reference}
     words, code, said = WRONG[which]
-    given = words.format(**places, test=" ".join(runs.test())).split()
-    assert command.main([*given, "--device", "cpu"]) == code
+    arguments = words.format(**places, test=" ".join(runs.test())).split()
+    assert command.main([*arguments, "--device", "cpu"]) == code
     out, err = capsys.readouterr()
     assert said.format(**places) in err and err.count("\n") == 1 and out == ""
 
@@ -304,5 +304,5 @@ def test_systems_of_several_directions_are_not_compared(runs: TinyRuns) -> None:
     files = runs.files()
     with pytest.raises(UserError, match="t: its systems translate de-en, zh-en; compare them"):
         read(files, pair, EvaluationOptions())
-    found = read(files, pair, EvaluationOptions(target_language="cmn_Hans"))
-    assert [*found.columns] == [0, 1] and found.language == "zh"
+    test = read(files, pair, EvaluationOptions(target_language="cmn_Hans"))
+    assert [*test.columns] == [0, 1] and test.language == "zh"
