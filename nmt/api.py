@@ -282,7 +282,7 @@ def evaluate(
     31.4
     """
     from nmt.evaluation.run import evaluate as evaluate_systems
-    from nmt.evaluation.systems import systems_at
+    from nmt.evaluation.systems import read_named_systems
     from nmt.evaluation.testsets import single_test
 
     options = options._replace(
@@ -290,7 +290,7 @@ def evaluate(
         columns={name: Path(path) for name, path in options.columns.items()},
         scores={name: Path(path) for name, path in options.scores.items()},
     )
-    named = systems_at({label: str(path) for label, path in systems.items()})
+    named = read_named_systems((label, str(path)) for label, path in systems.items())
     test = single_test([] if source is None else [Path(source)], [Path(reference)])
     return evaluate_systems(named, [test], options)
 

@@ -14,7 +14,7 @@ from nmt.evaluation.metrics import names_of_metrics
 from nmt.evaluation.options import BOUNDS, EvaluationOptions
 from nmt.evaluation.report import Report
 from nmt.evaluation.run import evaluate
-from nmt.evaluation.systems import systems_at
+from nmt.evaluation.systems import read_named_systems
 from nmt.evaluation.testsets import corpus_test, unnamed_files
 from nmt.system import outputs
 from nmt.text.languages import languages_of
@@ -88,7 +88,7 @@ def report(experiment: Experiment) -> Report | None:
         device=settings.trainer.device,
         title=f"{run} and its parent, {parent}, by source length",
     )
-    systems = systems_at({"parent": str(parent), CHILD: str(run)})
+    systems = read_named_systems([("parent", str(parent)), (CHILD, str(run))])
     return evaluate(systems, [test, joined], options)
 
 

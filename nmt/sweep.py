@@ -172,23 +172,19 @@ def train_all(
     at_once = runs[0].experiment.jobs or free_slots(runs[0].settings)
     finished = len(runs) - len(pending)
     log.info("%d runs, %d of them finished, %d at once", len(runs), finished, at_once)
-    by_name = {run.name: run for run in pending}
     for run in pending:
         run.directory.parent.mkdir(parents=True, exist_ok=True)
     codes: dict[str, int] = {}
     if pending and launch is not None:
         launch(pending)
     elif pending:
-        commands = [LoggedCommand(r.name, r.experiment.overrides, r.log) for r in pending]
-        codes = run_all(commands, at_once, lambda name: describe_progress(by_name[name].directory))
-    failed = {}
-    for run in pending:
-        if why := _unfinished_because(run, corpora[run.name], codes.get(run.name)):
-            failed[run.name] = FailedRun(run.name, why, run.log)
-    return [run for run in runs if run.name not in failed], [*failed.values()]
+        codes = run_processes(pending, at_once)
+    reasons = {r.name: _why_unfinished(r, corpora[r.name], codes.get(r.name)) for r in pending}
+    failed = [FailedRun(r.name, why, r.log) for r in pending if (why := reasons[r.name])]
+    return [run for run in runs if not reasons.get(run.name)], failed
 
 
-def _unfinished_because(run: PlannedRun, corpus: Prepared, code: int | None) -> str | None:
+def _why_unfinished(run: PlannedRun, corpus: Prepared, code: int | None) -> str | None:
     """Say why a run is not finished, by the exit code of its process, if any; None: it is."""
     if code:
         return f"training failed ({exit_reason(code)}): {last_line(run.log)}"
@@ -229,14 +225,6 @@ def failure_error(failed: Sequence[FailedRun], count: int) -> UserError:
 # Processes side by side
 
 
-class LoggedCommand(NamedTuple):
-    """A call of nmt-train: its arguments, and the file that gets its output."""
-
-    name: str
-    arguments: Sequence[str]
-    log: Path
-
-
 def gpus() -> list[str]:
     """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
@@ -246,14 +234,14 @@ def gpus() -> list[str]:
     return [str(index) for index in range(torch.cuda.device_count())]
 
 
-def start(command: LoggedCommand, gpu: str | None = None) -> subprocess.Popen[bytes]:
-    """Begin a command; `gpu`: the one that it may see, or None: as this process does."""
+def start(run: PlannedRun, gpu: str | None = None) -> "subprocess.Popen[bytes]":
+    """Begin nmt-train; `gpu`: the one that it may see, or None: as this process does."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if gpu is not None:
         environment["CUDA_VISIBLE_DEVICES"] = gpu
-    with command.log.open("ab") as file:
+    with run.log.open("ab") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", "nmt.cli.train", *command.arguments],
+            [sys.executable, "-m", "nmt.cli.train", *run.experiment.overrides],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
@@ -261,39 +249,40 @@ def start(command: LoggedCommand, gpu: str | None = None) -> subprocess.Popen[by
         )
 
 
-def run_all(
-    commands: Sequence[LoggedCommand],
+def run_processes(
+    runs: Sequence[PlannedRun],
     at_once: int,
-    state: Callable[[str], str],
-    *,
-    start: Callable[[LoggedCommand, str | None], Any] = start,
+    start: Callable[[PlannedRun, str | None], Any] = start,
     every: float = 15,
 ) -> dict[str, int]:
-    """Run all commands, `at_once` at a time, and return the exit code of each by name.
+    """Train runs, `at_once` at a time, and return the exit code of each by name.
 
-    A failure stops no other command. With several GPUs, each command sees one of them, unless its
-    arguments name one. Every `every` seconds a line on stderr shows the `state(name)` of running
-    commands. On Ctrl-C, or SIGTERM and SIGUSR1 (UserError, exit 143 and 138), running commands are
-    asked to stop and waited for: nmt-train saves first, so that the same command resumes.
+    A failure stops no other run. With several GPUs, each run sees one of them, unless its arguments
+    name one. Every `every` seconds a line on stderr shows the progress of the running ones. On
+    Ctrl-C, or SIGTERM and SIGUSR1 (UserError, exit 143 and 138), these are asked to stop and waited
+    for: nmt-train saves first, so that the same command resumes.
     """
-    waiting, codes = list(commands), dict[str, int]()
-    running: dict[int, tuple[str, Any]] = {}  # name and process by slot: GPUs have one each
+    waiting, codes = list(runs), dict[str, int]()
+    running: dict[int, tuple[PlannedRun, Any]] = {}  # run and process by slot: GPUs have one each
     began, reported = time.monotonic(), 0.0
     with stop_by_error("; resume with the same command"):
         try:
             while waiting or running:
                 for slot in range(at_once):
                     if waiting and slot not in running:
-                        command = waiting.pop(0)
-                        running[slot] = command.name, start(command, _gpu_of(command, slot))
-                for slot, (name, process) in list(running.items()):
+                        run = waiting.pop(0)
+                        running[slot] = run, start(run, _gpu_of(run, slot))
+                for slot, (run, process) in list(running.items()):
                     if (code := process.poll()) is not None:
-                        codes[name] = code
+                        codes[run.name] = code
                         del running[slot]
                 if time.monotonic() - reported > every or not (running or waiting):
                     reported = time.monotonic()
-                    states = [f"{name}: {state(name)}" for name, _ in running.values()]
-                    line = "   ".join([f"{len(codes)} of {len(commands)} ended", *states])
+                    states = [
+                        f"{run.name}: {describe_progress(run.directory)}"
+                        for run, _ in running.values()
+                    ]
+                    line = "   ".join([f"{len(codes)} of {len(runs)} ended", *states])
                     sys.stderr.write(f"{reported - began:4.0f} s  {line}\n")
                 if running:
                     time.sleep(PAUSE)
@@ -305,9 +294,9 @@ def run_all(
     return codes
 
 
-def _gpu_of(command: LoggedCommand, slot: int) -> str | None:
-    """The GPU of a slot; None without a choice, or if the command has chosen."""
-    if any("cuda:" in argument for argument in command.arguments) or len(gpus()) < 2:
+def _gpu_of(run: PlannedRun, slot: int) -> str | None:
+    """The GPU of a slot; None without a choice, or if the arguments of the run name one."""
+    if any("cuda:" in argument for argument in run.experiment.overrides) or len(gpus()) < 2:
         return None
     return gpus()[slot % len(gpus())]
 

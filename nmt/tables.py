@@ -14,7 +14,6 @@ from nmt.config import check
 from nmt.config.check import MANDATORY, Between, PositiveInt, key
 from nmt.config.compose import Experiment
 from nmt.config.hydra_conf import AbsentError, Sweep
-from nmt.config.settings import freeze
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.evaluation import text
@@ -22,10 +21,10 @@ from nmt.evaluation.metrics import names_of_metrics
 from nmt.evaluation.options import LEAST_SAMPLES, EvaluationOptions, check_bounds
 from nmt.evaluation.report import Report
 from nmt.evaluation.run import evaluate
-from nmt.evaluation.systems import System, SystemModel
+from nmt.evaluation.systems import read_named_systems
 from nmt.evaluation.testsets import ParallelFiles, corpus_test
 from nmt.sweep import Launcher, PlannedRun, failure_error, plan_runs, prepare_corpora, train_all
-from nmt.system import manifest, outputs
+from nmt.system import outputs
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +109,7 @@ def make_table(
     written next to the runs, as NAME.html, .json, .tsv and .txt.
     """
     runs = table.runs
-    tests = table_tests(table)
+    tests = read_tests(table)
     corpora = prepare_corpora(runs)
     finished, failed = train_all(runs, corpora, launch)
     notes = [*table.scale.remarks, *table.notes, *(f"{run.name}: {run.why}." for run in failed)]
@@ -119,8 +118,8 @@ def make_table(
         by_corpus.setdefault(run.settings.data.name, []).append(run)
     reports, unwritten = list[Report](), None
     for corpus, trained in by_corpus.items():
-        systems, facts = systems_of_runs(trained, corpora), _training_sizes(trained, corpora)
-        reports.append(_report(table, systems, tests[corpus], [*notes, *facts], command))
+        sizes = _training_sizes(trained, corpora)
+        reports.append(_report(table, trained, tests[corpus], [*notes, *sizes], command))
         stem = trained[0].directory.parent / f"{table.sweep.name}"
         paths = [stem.with_name(f"{stem.name}.{form}") for form in ("txt", "json", "tsv", "html")]
         try:
@@ -166,26 +165,8 @@ def plan_table(sweep: Sweep) -> PlannedTable:
     return PlannedTable(sweep, report, scale, runs, notes)
 
 
-def systems_of_runs(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared]) -> list[System]:
-    """The rows of trained runs; those that differ in the seed alone are one.
-
-    A row has the paper's name for its runs, unless the command line changed what they are.
-    """
-    rows: dict[bytes, list[PlannedRun]] = {}
-    for run in runs:
-        rows.setdefault(manifest.dump({**freeze(run.settings), "seed": None}), []).append(run)
-    systems = []
-    for first, *others in rows.values():
-        fingerprint = str(corpora[first.name].facts["fingerprint"])
-        models = [
-            SystemModel(str(run.directory), run.directory, run.settings, fingerprint)
-            for run in (first, *others)
-        ]
-        systems.append(System(_label(first), models))
-    return systems
-
-
-def _label(run: PlannedRun) -> str:
+def label_of(run: PlannedRun) -> str:
+    """The paper's name for a run, unless the command line changed what it is; with its limit."""
     experiment, row = run.experiment, run.experiment.recipe.get("row")
     if row is None or any(o.startswith("encoding") for o in experiment.overrides):
         label = " + ".join(run.settings.encoding)
@@ -202,23 +183,29 @@ def _training_sizes(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared])
 
 
 def _report(
-    table: PlannedTable, systems: list[System], test: ParallelFiles, notes: list[str], command: str
+    table: PlannedTable,
+    runs: Sequence[PlannedRun],
+    test: ParallelFiles,
+    notes: list[str],
+    command: str,
 ) -> Report:
     layout = table.report.table
     options = EvaluationOptions(
         bounds=table.scale.bounds if layout.buckets else (),
         metrics=layout.metrics,
         samples=table.report.samples,
-        device=systems[0].models[0].settings.trainer.device,
+        decode=vars(runs[0].settings.decode),  # of all runs, and not as when they were trained
+        device=runs[0].settings.trainer.device,
         attention=table.report.attention,
         title=f"{layout.name}, scale {table.sweep.scale}: {layout.caption}",
         command=command,
         notes=notes,
     )
+    systems = read_named_systems((label_of(run), str(run.directory)) for run in runs)
     return evaluate(systems, [test], options)
 
 
-def table_tests(table: PlannedTable) -> dict[str, ParallelFiles]:
+def read_tests(table: PlannedTable) -> dict[str, ParallelFiles]:
     """The test set of a table for each corpus of its runs, by the name of the corpus.
 
     Raises UserError for files that are missing (66) or not parallel (65).

@@ -15,7 +15,15 @@ from typing import IO, Any, NamedTuple
 import pytest
 
 from nmt.cli import train
-from nmt.sweep import LoggedCommand
+
+
+class LoggedCommand(NamedTuple):
+    """A call of nmt-train: its arguments, and the file that gets its output."""
+
+    name: str
+    arguments: Sequence[str]
+    log: Path
+
 
 Start = Callable[[LoggedCommand], int]
 

@@ -63,15 +63,15 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
     )
     for label in ("parent", "child"):
         model = modeldir.load(tmp_path / label)
-        given = api.score(model, sources, references)
-        loss = -sum(each.log_prob for each in given) / sum(each.length for each in given)
-        (found,) = [
+        scored = api.score(model, sources, references)
+        loss = -sum(each.log_prob for each in scored) / sum(each.length for each in scored)
+        (perplexity,) = [
             figure["mean"]
             for figure in report["figures"]
             if [figure[key] for key in ("test", "group", "system", "metric")]
             == ["test", "all", label, "perplexity"]
         ]
-        assert found == pytest.approx(math.exp(loss), rel=1e-6)
+        assert perplexity == pytest.approx(math.exp(loss), rel=1e-6)
     assert "\nperplexity  (of the references, by piece)\n" in out
     assert "\nleft out, %  (" in out
     assert train(command) == 0, "again: nothing is trained, the same is shown"

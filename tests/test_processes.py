@@ -4,13 +4,15 @@ import os
 import signal
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from nmt import sweep
 from nmt.config.compose import experiment_of
 from nmt.errors import UserError
-from nmt.sweep import LoggedCommand
+from nmt.sweep import PlannedRun
 
 
 class Fake:
@@ -45,27 +47,28 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     Fake.alive = Fake.most = 0
 
 
-def commands(names: str) -> list[LoggedCommand]:
-    return [LoggedCommand(name, [], Path(f"{name}.log")) for name in names]
+def planned(name: str, *overrides: str, folder: Path = Path()) -> PlannedRun:
+    experiment: Any = SimpleNamespace(overrides=overrides, run=folder / name)
+    return PlannedRun(name, experiment)
+
+
+def commands(names: str) -> list[PlannedRun]:
+    return list(map(planned, names))
 
 
 def test_a_failure_stops_no_other_and_at_once_is_the_most(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     codes = {"a": 0, "b": 70, "c": -9, "d": 0, "e": 0}
-    made = iter([2, 5, 1, 3, 2])
-    found = sweep.run_all(
-        commands("abcde"),
-        2,
-        lambda name: f"is {name}",
-        start=lambda one, gpu: Fake(codes[one.name], next(made)),
-        every=0,
+    polls = iter([2, 5, 1, 3, 2])
+    ended = sweep.run_processes(
+        commands("abcde"), 2, lambda run, gpu: Fake(codes[run.name], next(polls)), every=0
     )
-    assert found == codes
+    assert ended == codes
     assert Fake.most == 2
     lines = capsys.readouterr().err.rstrip("\n").split("\n")
-    assert "0 of 5 ended" in lines[0] and "a: is a   b: is b" in lines[0]
-    assert "c: is c" not in lines[0]
+    assert "0 of 5 ended" in lines[0] and "a: starting   b: starting" in lines[0]
+    assert "c: starting" not in lines[0]
     assert lines[-1].endswith("5 of 5 ended")
 
 
@@ -78,14 +81,14 @@ def test_a_signal_stops_all_and_a_second_one_leaves_no_process_behind() -> None:
             waited.append(self)
             return super().wait()
 
-    made: list[Fake] = [Slow(None, 0), Slow(None, 0)]
+    processes: list[Fake] = [Slow(None, 0), Slow(None, 0)]
     former = signal.getsignal(signal.SIGUSR1)
     timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
     timer.start()
-    ready = iter(made)
+    ready = iter(processes)
     with pytest.raises(UserError, match="SIGUSR1") as caught:
-        sweep.run_all(commands("abc"), 2, lambda name: "", start=lambda one, gpu: next(ready))
-    assert caught.value.code == 138 and waited == made  # c never began
+        sweep.run_processes(commands("abc"), 2, lambda run, gpu: next(ready))
+    assert caught.value.code == 138 and waited == processes  # c never began
     assert "resume with the same command" in str(caught.value)
     assert signal.getsignal(signal.SIGUSR1) is former
 
@@ -93,23 +96,23 @@ def test_a_signal_stops_all_and_a_second_one_leaves_no_process_behind() -> None:
 def test_a_real_process_goes_on_with_its_log(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_bytes(b"before\n")
-    one = LoggedCommand("a", ["encoding=nonsense"], log)
-    assert sweep.run_all([one], 1, lambda name: "") == {"a": 2}
+    one = planned("a", "encoding=nonsense", folder=tmp_path)
+    assert sweep.run_processes([one], 1) == {"a": 2}
     assert log.read_bytes().startswith(b"before\n")
     assert "no such option" in sweep.last_line(log)
 
 
-def test_gpus_are_dealt_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_gpus_are_dealt_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-x")
     assert sweep.gpus() == ["4", "GPU-x"]
     seen: list[tuple[str, str | None]] = []
 
-    def start(command: LoggedCommand, gpu: str | None) -> Fake:
-        seen.append((command.name, gpu))
-        return Fake(0, {"a": 3}.get(command.name, 1))
+    def start(run: PlannedRun, gpu: str | None) -> Fake:
+        seen.append((run.name, gpu))
+        return Fake(0, {"a": 3}.get(run.name, 1))
 
-    work = [*commands("abc"), LoggedCommand("d", ["--device", "cuda:1"], tmp_path / "log")]
-    sweep.run_all(work, 2, lambda name: "", start=start)
+    work = [*commands("abc"), planned("d", "trainer.device=cuda:1")]
+    sweep.run_processes(work, 2, start)
     assert seen == [("a", "4"), ("b", "GPU-x"), ("c", "GPU-x"), ("d", None)]
     settings = experiment_of(["run=R1", "scale=wmt19"]).settings
     assert sweep.free_slots(settings) == 2
@@ -124,5 +127,5 @@ def test_gpus_are_dealt_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     settings.trainer.threads = 4
     assert sweep.free_slots(settings) == max(1, slots // 4)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-    sweep.run_all(commands("e"), 1, lambda name: "", start=start)
+    sweep.run_processes(commands("e"), 1, start)
     assert seen[-1] == ("e", None)  # the one there is: nothing to choose

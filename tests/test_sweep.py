@@ -8,9 +8,9 @@ from nmt.errors import UserError
 
 
 def sweep(*argv: str) -> Sweep:
-    found = sweep_of(parse(argv), multirun=True)
-    assert found is not None
-    return found
+    parsed = sweep_of(parse(argv), multirun=True)
+    assert parsed is not None
+    return parsed
 
 
 def jobs(*argv: str) -> list[list[str]]:
@@ -35,8 +35,8 @@ def test_each_run_says_that_it_is_one() -> None:
 
 
 def test_a_glob_means_the_options_that_there_are() -> None:
-    found = [words[0].partition("=")[2] for words in jobs("encoding=glob(*)")]
-    assert found == options_of("encoding")
+    names = [words[0].partition("=")[2] for words in jobs("encoding=glob(*)")]
+    assert names == options_of("encoding")
     assert jobs("encoding=glob(rot*,exclude=*partial)") == [["encoding=rotary"]]
     assert sweep("encoding=glob(*)").globbed and not sweep("encoding=absolute,none").globbed
     with pytest.raises(UserError, match=r"encoding=glob\(zzz\*\): there is no such option"):

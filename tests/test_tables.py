@@ -4,8 +4,6 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -13,9 +11,8 @@ from nmt import tables
 from nmt.cli.train import main as train
 from nmt.config.compose import experiment_of
 from nmt.config.hydra_conf import Sweep, parse, sweep_of
-from nmt.evaluation.systems import System
-from nmt.sweep import LoggedCommand, PlannedRun
-from tests.in_process import noting, refuse_commands, start_by
+from nmt.sweep import PlannedRun
+from tests.in_process import LoggedCommand, noting, refuse_commands, start_by
 
 TABLES = {
     "table1": ["R1", "R2", "R9", "R10"],
@@ -48,12 +45,6 @@ def planned(*words: str) -> tables.PlannedTable:
     return tables.plan_table(swept(*words))
 
 
-def row_of(run: PlannedRun) -> System:
-    corpora: Any = {run.name: SimpleNamespace(facts={"fingerprint": "some text"})}
-    (system,) = tables.systems_of_runs([run], corpora)
-    return system
-
-
 def test_a_table_is_its_runs_times_three_seeds(tmp_path: Path) -> None:
     for table, runs in TABLES.items():
         every = [(f"run={run}", f"seed={seed}") for run in runs for seed in (1, 2, 3)]
@@ -67,13 +58,13 @@ def test_a_table_is_its_runs_times_three_seeds(tmp_path: Path) -> None:
 def test_a_command_line_chooses_runs_and_seeds() -> None:
     def rows(*words: str) -> list[tuple[str, int]]:
         runs = planned("experiment=table2", "scale=toy", *words).runs
-        return [(row_of(each).label, each.settings.seed) for each in runs]
+        return [(tables.label_of(each), each.settings.seed) for each in runs]
 
     assert rows("seed=1", "run=R5", "tau=4,8") == [
         *(("relative, max 36, tau4", 1), ("relative, max 36, tau8", 1))
     ]
     changed = experiment_of(["run=R2", "scale=wmt19", "data.root=x", "encoding.relative.tau=8"])
-    assert row_of(PlannedRun("one", changed)).label == "relative, max 100, relative.tau-8"
+    assert tables.label_of(PlannedRun("one", changed)) == "relative, max 100, relative.tau-8"
     assert jobs("experiment=table2", "scale=toy", "seed=range(4,6)", "run=glob([R4,R5])") == [
         *(("run=R4", "seed=4"), ("run=R5", "seed=4")),
         *(("run=R4", "seed=5"), ("run=R5", "seed=5")),
@@ -81,9 +72,12 @@ def test_a_command_line_chooses_runs_and_seeds() -> None:
 
 
 def test_a_scale_without_the_second_corpus_says_so() -> None:
-    found = planned("experiment=table1", "scale=toy", "seed=1")
-    assert found.notes == ["Left out: R9, R10; scale toy has no data=toy_zhen."]
-    assert {row_of(each).label for each in found.runs} == {"absolute, max 48", "relative, max 48"}
+    table = planned("experiment=table1", "scale=toy", "seed=1")
+    assert table.notes == ["Left out: R9, R10; scale toy has no data=toy_zhen."]
+    assert {tables.label_of(each) for each in table.runs} == {
+        "absolute, max 48",
+        "relative, max 48",
+    }
 
 
 ONE = ["experiment=table2", "scale=toy", "run=R1", "seed=1"]
@@ -151,11 +145,11 @@ def test_a_miniature_table_and_the_next_one(
         r"^absolute, max 9 ", out, re.M
     )
     assert "Scale toy: sentences of the embedded grammar" in out
-    made = json.loads((where / "table2.json").read_bytes())
-    assert [group["name"] for group in made["tests"][0]["groups"]] == [
+    report = json.loads((where / "table2.json").read_bytes())
+    assert [group["name"] for group in report["tests"][0]["groups"]] == [
         *("0-6", "7-12", "over 12", "beyond training", "all")
     ]
-    assert made["command"].startswith("nmt-train experiment=table2 seed=1")
+    assert report["command"].startswith("nmt-train experiment=table2 seed=1")
     assert "<html" in (where / "table2.html").read_text(encoding="utf-8")[:200]
     assert (where / "table2.tsv").stat().st_size > 100
 

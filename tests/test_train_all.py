@@ -8,8 +8,8 @@ import pytest
 
 from nmt import sweep as run
 from nmt.config.hydra_conf import parse, sweep_of
-from nmt.sweep import FailedRun, LoggedCommand, PlannedRun, plan_runs
-from tests.in_process import start_by
+from nmt.sweep import FailedRun, PlannedRun, plan_runs
+from tests.in_process import LoggedCommand, start_by
 
 CORPUS: Any = SimpleNamespace(facts={"fingerprint": "abc"})
 CORPORA = {"none-seed1": CORPUS, "alibi-seed1": CORPUS}

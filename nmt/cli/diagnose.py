@@ -8,7 +8,6 @@ from pathlib import Path
 from nmt.cli.command import run
 from nmt.cli.options import SAMPLES, Parser, add_translating, decode_overrides
 from nmt.cli.output import write_outputs
-from nmt.errors import UserError
 from nmt.evaluation.options import EvaluationOptions
 
 USAGE = "nmt-diagnose MODEL TEXT [--reference REF] [OPTION ...] [decode.KEY=VALUE ...]"
@@ -26,10 +25,10 @@ def command(argv: list[str]) -> None:
     """Translate, compare, show."""
     typed = parse_arguments(argv)
     from nmt.evaluation.diagnose import diagnose, render
-    from nmt.evaluation.systems import systems_of
+    from nmt.evaluation.systems import read_systems
 
     values = {key: value for key, value in vars(typed).items() if key in EvaluationOptions._fields}
-    (system,) = systems_of([typed.model])
+    (system,) = read_systems([typed.model])
     diagnosis = diagnose(system, typed.text, typed.reference, EvaluationOptions(**values))
     write_outputs(render(diagnosis))
 
@@ -45,8 +44,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--samples", type=SAMPLES, default=1000, help="bootstrap samples (default 1000)")
     add_translating(parser)
     typed = parser.parse_intermixed_args(argv)
-    if typed.columns:
-        raise UserError("--columns: a diagnosis is of models that read text alone")
     typed.decode = decode_overrides(typed.settings)
     return typed
 

@@ -55,11 +55,11 @@ def command(argv: list[str]) -> None:
     outputs.check_writable(typed.output, [typed.output_dir])
     from nmt.evaluation import text
     from nmt.evaluation.run import evaluate
-    from nmt.evaluation.systems import systems_of
+    from nmt.evaluation.systems import read_systems
 
     values = {key: value for key, value in vars(typed).items() if key in EvaluationOptions._fields}
     options = EvaluationOptions(**values, command=shlex.join(["nmt-evaluate", *argv]))
-    systems = systems_of(typed.systems)
+    systems = read_systems(typed.systems)
     tests = tests_of(typed, systems)
     translations = name_translations(systems, tests, typed.output_dir) if typed.output_dir else []
     refuse_overwriting([*typed.output, *translations], systems, tests)
@@ -70,10 +70,9 @@ def command(argv: list[str]) -> None:
         else text.render(report, typed.sort, "github" if typed.format == "markdown" else "plain")
     )
     files = [(path, text.writer_of(path, report, typed.sort)) for path in typed.output]
-    outputs_of_runs = (lines for test in report.tests for runs in test.hypotheses for lines in runs)
-    for path, lines in zip(translations, outputs_of_runs, strict=False):
-        joined = "".join(f"{line}\n" for line in lines)
-        files.append((path, outputs.text_writer(partial(str, joined))))
+    hypotheses = (lines for test in report.tests for runs in test.hypotheses for lines in runs)
+    for path, lines in zip(translations, hypotheses, strict=False):
+        files.append((path, outputs.text_writer(partial("".join, [f"{x}\n" for x in lines]))))
     write_outputs(shown, *files)
     for path in [*typed.output, *filter(None, [typed.output_dir])]:
         sys.stderr.write(f"wrote {path}\n")

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from nmt import __version__, modeldir
-from nmt.config.settings import RESTRICTIONS, Settings, freeze
+from nmt.config.check import to_yaml
+from nmt.config.settings import BEAM, Decode, Settings, freeze
 from nmt.evaluation.attention import SAMPLE
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import ComparedSystem, TranslatedTest
@@ -23,13 +24,13 @@ TOO_LONG = {
     "refuse": "left empty",
     "truncate": "cut to that",
 }  # what decode.too_long does with a source
-SPLITS = {
-    "sentences": ", each sentence alone",
-    "auto": ", lines longer than in training a few sentences at a time",
-}  # decode.split in words
+NOT_DESCRIBED = (  # keys of decode that change no translation, or that the model determines
+    *("method", "beam_size", "alpha", "batch_tokens", "window"),
+    *("length_ratio", "source_language", "target_language"),
+)
 
 
-def compare_system(system: System) -> ComparedSystem:
+def describe_system(system: System) -> ComparedSystem:
     runs = [_describe_training(model, model.run) for model in system.models if model.run]
     if facts := system.facts:
         sizes = facts.longest, facts.parameters, facts.encoding_parameters
@@ -49,7 +50,7 @@ def _describe_training(model: SystemModel, run: Path) -> dict[str, Any]:
     }
 
 
-def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> dict[str, Any]:
+def list_provenance(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> dict[str, Any]:
     versions = {"nmt": __version__, "python": platform.python_version()}
     return {
         "versions": versions | {name: version(name) for name in PACKAGES},
@@ -69,7 +70,7 @@ def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> 
     }
 
 
-def notes(
+def list_notes(
     systems: Sequence[System], tests: Sequence[TranslatedTest], options: EvaluationOptions
 ) -> list[str]:
     lines = [*options.notes, *_search_notes(systems)]
@@ -102,26 +103,20 @@ def _search_notes(systems: Sequence[System]) -> list[str]:
     searches: dict[str, list[str]] = {}
     for system in systems:
         if system.models:
-            searches.setdefault(search_of(system.models[0].settings), []).append(system.label)
+            searches.setdefault(describe_search(system.models[0].settings), []).append(system.label)
     if len(searches) < 2:
         return [f"Translation: {search}." for search in searches]
     described = [f"{search} ({', '.join(labels)})" for search, labels in searches.items()]
     return [f"Translation: {'; '.join(described)}."]
 
 
-def search_of(settings: Settings) -> str:
+def describe_search(settings: Settings) -> str:
+    """`beam search of 4, alpha 0.6`, and other settings if they are not the default ones."""
     decode = settings.decode
-    if decode.method == "sample":
-        search = (
-            f"samples (temperature {decode.temperature:g}, top_k {decode.top_k}, "
-            f"top_p {decode.top_p:g}, seed {decode.seed})"
-        )
-    elif decode.beam_size == 1:
-        search = "greedy search"
-    else:
-        search = f"beam search of {decode.beam_size}, alpha {decode.alpha:g}"
-    restrictions = {key: getattr(decode, key) for key in RESTRICTIONS}
-    search += "".join(f", {k} {v}" for k, v in restrictions.items() if v != RESTRICTIONS[k])
-    if decode.mbr:
-        search += f", the best of {decode.mbr} by expected chrF"
-    return search + SPLITS.get(decode.split, "")
+    search, silent = f"beam search of {decode.beam_size}, alpha {decode.alpha:g}", [*NOT_DESCRIBED]
+    if decode.method == "sample" or decode.beam_size == 1:
+        search = "samples" if decode.method == "sample" else "greedy search"
+        silent += BEAM
+    changed = vars(decode).items() - vars(Decode()).items()
+    described = sorted(f"{key}={to_yaml(value)}" for key, value in changed if key not in silent)
+    return ", ".join([search, *described])

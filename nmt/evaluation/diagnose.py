@@ -163,7 +163,7 @@ def _check_single(system: System) -> None:
 def _measure(
     name: str, text: Text, options: EvaluationOptions, trained: Trained | None = None
 ) -> Row:
-    """What is lost by the references, or else the sources; by the attention of `trained`, too."""
+    """Measure what is lost, by references or else sources; `trained` shows attention, too."""
     sources, references, outputs = text
     if not sources:
         return Row(name, 0)

@@ -1,4 +1,4 @@
-"""What of a text is lost in its translation: how much, of which part of a line, and why."""
+"""Text that is lost in translation: how much, in which part of a line, and why."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -189,7 +189,7 @@ def causes_of_loss(
 def count_losses(
     references: Lines, lengths: Sequence[int], longest: int, free: Lines, forced: Lines
 ) -> LossCounts:
-    """Count one run's lines, of free search and with forced lengths; `longest` in training."""
+    """Count the losses of one run, by free search and with forced lengths."""
     within, beyond = list[list[int]](), list[list[list[int]]]()
     for reference, length, *outputs in zip(references, lengths, free, forced, strict=True):
         whole, output, forced_output = map(ngrams, (reference, *outputs))
@@ -217,7 +217,7 @@ def _divide(counts: LossCounts, samples: int, seed: int) -> list[Floats]:
 
 
 def _shares(tables: Iterable[Floats], samples: int, seed: int) -> Iterator[Floats]:
-    """What is lost of all, over all lines and over each draw of lines, the same for all tables."""
+    """The lost share of each table, over all lines and over each draw; all have the same draws."""
     tables = list(tables)
     for table, drawn in zip(tables, resample(tables, samples, seed), strict=True):
         shares = np.array([ratio(total) for total in (table.sum(0), *drawn)])

@@ -63,7 +63,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class ComparedSystem:
-    """One config, trained with one or more seeds; a file of translations has a label alone."""
+    """One config, trained with one or more seeds; a file of translations has only a label."""
 
     label: str  # as `relative, max 100`
     longest_trained: int | None = None  # longest source in training, in pieces of the system

@@ -17,7 +17,7 @@ from nmt.evaluation.metrics import Floats
 from nmt.evaluation.options import LEAST_SAMPLES, TOKENIZERS, USUAL, EvaluationOptions, check_bounds
 from nmt.evaluation.report import REFERENCE, SOURCE, Figure, Group, Report, TranslatedTest
 from nmt.evaluation.scoring import choose_metrics, score_test
-from nmt.evaluation.systems import System, facts_at, with_search_settings
+from nmt.evaluation.systems import System, read_model_facts, with_search_settings
 from nmt.evaluation.testsets import ParallelFiles, columns_of_test
 from nmt.evaluation.translations import (
     count_likelihoods,
@@ -61,7 +61,7 @@ def evaluate(
     for test, counts in zip(read_tests, scores, strict=True):
         figures += _score(test, systems, options, counts)
     report = Report(
-        systems=list(map(describe.compare_system, systems)),
+        systems=list(map(describe.describe_system, systems)),
         tests=read_tests,
         figures=figures,
         samples=options.samples,
@@ -69,8 +69,8 @@ def evaluate(
         title=options.title,
         date=date.today().isoformat(),
         command=options.command,
-        notes=describe.notes(systems, read_tests, options),
-        about=describe.provenance_of(systems, tests),
+        notes=describe.list_notes(systems, read_tests, options),
+        about=describe.list_provenance(systems, tests),
     )
     log.info("done in %.0f s", time.monotonic() - started)
     return report
@@ -184,7 +184,7 @@ def _columns(
 
 
 def _language(files: ParallelFiles, systems: Sequence[System]) -> str:
-    """The target language of the models; UserError where they translate others."""
+    """The target language of the models; UserError for models of several directions."""
     pairs = {languages_of(model.settings) for system in systems for model in system.models}
     pairs = {pair for pair in pairs if UNNAMED not in pair}
     if len(pairs) > 1:
@@ -199,7 +199,7 @@ def _unit(
     """The unit of lengths: pieces of the model that is named, or else of the first; or words."""
     if options.lengths and options.lengths != REFERENCE:
         model = Path(options.lengths)
-        return facts_at(model).of(side)[0], f"subword pieces of {model.name}"
+        return read_model_facts(model).of(side)[0], f"subword pieces of {model.name}"
     for system in systems:
         if system.facts:
             return system.facts.of(side)[0], f"subword pieces of {system.label}"

@@ -118,7 +118,7 @@ def choose_lines(
 
 
 def _about(test: TranslatedTest, labels: Sequence[str], group: Group) -> list[dict[str, object]]:
-    """All of a group's rows but their numbers, by system."""
+    """What the rows of a group say besides numbers, by system."""
     of_group = {"test": test.name, "group": group.name, "pairs": group.pairs}
     return [
         {**of_group, "system": label, "unseen": group.is_unseen(longest)}

@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -94,7 +94,7 @@ def is_run(path: Path) -> bool:
     return not model and os.path.lexists(path / modeldir.CONFIG)
 
 
-def systems_of(arguments: Sequence[str]) -> list[System]:
+def read_systems(arguments: Sequence[str]) -> list[System]:
     """Read arguments [LABEL=]PATH; runs of one config are one system.
 
     Logs next to runs, which `runs/toy/*` names too, are left out. Raises UserError: 2 for a label
@@ -107,9 +107,9 @@ def systems_of(arguments: Sequence[str]) -> list[System]:
     return group_by_config([_parse_system(a) for a in arguments if a not in logs])
 
 
-def systems_at(paths: Mapping[str, str]) -> list[System]:
-    """The systems at paths, by label; raises what `systems_of` does."""
-    return group_by_config([_system_at(Path(path), label) for label, path in paths.items()])
+def read_named_systems(named: Iterable[tuple[str, str]]) -> list[System]:
+    """The systems of labels and paths; raises what `read_systems` does."""
+    return group_by_config([_system_at(Path(path), label) for label, path in named])
 
 
 def _parse_system(argument: str) -> System:
@@ -241,13 +241,13 @@ def with_search_settings(system: System, changes: Mapping[str, object]) -> Syste
     models = [m._replace(settings=with_decode(m.settings, changes)) for m in system.models]
     facts = None
     if models:
-        facts = facts_at(models[0].path)
+        facts = read_model_facts(models[0].path)
         if models[0].settings.decode.reads_lengths:
             facts = facts._replace(columns=facts.columns | {LENGTH})
     return system._replace(models=models, facts=facts)
 
 
-def facts_at(path: Path) -> ModelFacts:
+def read_model_facts(path: Path) -> ModelFacts:
     if ctranslate2_engine.is_exported(path):
         loaded = ctranslate2_engine.load(path)
         sides, settings, facts = (loaded.source, loaded.target), loaded.settings, loaded.facts

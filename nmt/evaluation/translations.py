@@ -265,6 +265,6 @@ def count_likelihoods(
 
 
 def read_columns(trained: Trained, files: Mapping[str, Path]) -> dict[str, list[str]]:
-    """Those columns that a model reads."""
+    """The lines of the columns that a model reads."""
     reads = trained.model.columns
     return {name: read_text(path) for name, path in files.items() if name in reads}

@@ -51,8 +51,8 @@ def read(path: Path) -> Any:
 def mean(report: Any, *where: str) -> float:
     """The mean of a system, group and metric."""
     keys = ("system", "group", "metric")
-    (found,) = [f for f in report["figures"] if tuple(f[key] for key in keys) == where]
-    return float(found["mean"])
+    (row,) = [f for f in report["figures"] if tuple(f[key] for key in keys) == where]
+    return float(row["mean"])
 
 
 def test_two_files(command: Run, tmp_path: Path) -> None:
@@ -62,13 +62,13 @@ def test_two_files(command: Run, tmp_path: Path) -> None:
     assert "test, 40 pairs; source length in words (no model to count pieces)" in out
     assert "nrefs:1|bs:40|seed:12345" in out
     assert "scoring test: 40 pairs\n" in err and err.endswith("wrote new/r.json\nwrote new/p.svg\n")
-    made = read(tmp_path / "new/r.json")
-    assert [system["label"] for system in made["systems"]] == ["a", "other"]
-    (test,) = made["tests"]
+    report = read(tmp_path / "new/r.json")
+    assert [system["label"] for system in report["systems"]] == ["a", "other"]
+    (test,) = report["tests"]
     assert [group["name"] for group in test["groups"]] == ["0-4", "5-8", "over 8", "all"]
     hypotheses, right = ((tmp_path / n).read_text().split("\n")[:-1] for n in ("a.txt", "ref"))
     expected = BLEU().corpus_score(hypotheses, [right]).score
-    assert mean(made, "a", "all", "BLEU") == pytest.approx(expected)
+    assert mean(report, "a", "all", "BLEU") == pytest.approx(expected)
     lines = [
         (line["source"], line["reference"], line["hypotheses"][0][0]) for line in test["lines"]
     ]
@@ -76,8 +76,8 @@ def test_two_files(command: Run, tmp_path: Path) -> None:
     assert lines == list(zip(sources, right, hypotheses, strict=True))
     others = (tmp_path / "b.txt").read_text().split("\n")[:-1]
     assert [line["hypotheses"][1] for line in test["lines"]] == [[other] for other in others]
-    assert set(made["about"]["versions"]) >= {"nmt", "sacrebleu", "sacremoses"}
-    assert made["about"]["files"]["test reference ref"] == manifest.sha256_of(tmp_path / "ref")
+    assert set(report["about"]["versions"]) >= {"nmt", "sacrebleu", "sacremoses"}
+    assert report["about"]["files"]["test reference ref"] == manifest.sha256_of(tmp_path / "ref")
     assert (tmp_path / "new/p.svg").read_text().startswith("<?xml")
 
 
@@ -90,8 +90,8 @@ def test_scores_of_a_learned_metric_are_treated_like_any(command: Run, tmp_path:
     for name, value in (("a", 0.5), ("b", 0.75)):
         write(tmp_path / f"{name}.comet", [f"{value + i % 2 / 8}" for i in range(40)])
     words = ("a.txt", "b.txt", "--reference", "ref", "--source", "src", "--bounds", "6")
-    given = ("--scores", "comet=a:a.comet", "--scores", "comet=b:b.comet")
-    code, out, err = command(*words, *given, "-o", "r.json")
+    scores = ("--scores", "comet=a:a.comet", "--scores", "comet=b:b.comet")
+    code, out, err = command(*words, *scores, "-o", "r.json")
     assert code == 0, err
     assert mean(read(tmp_path / "r.json"), "b", "all", "comet") == pytest.approx(0.8125)
     table = out.split("\ncomet  (")[1].split("\n\n")[0]
@@ -102,8 +102,8 @@ def test_scores_of_a_learned_metric_are_treated_like_any(command: Run, tmp_path:
         (["1"] * 39 + ["nan"], 65, "b.comet: 40 lines"),
     ):
         write(tmp_path / "b.comet", lines)
-        found, out, err = command(*words, *given)
-        assert (found, out) == (code, "") and message in err
+        exit_code, out, err = command(*words, *scores)
+        assert (exit_code, out) == (code, "") and message in err
 
 
 def test_consecutive_lines_are_joined_within_a_file(command: Run, tmp_path: Path) -> None:
@@ -117,12 +117,12 @@ def test_consecutive_lines_are_joined_within_a_file(command: Run, tmp_path: Path
     assert code == 65 and "ref: has 40 lines, but ref, 4 lines joined, has 12" in err
     code, out, err = command("copy", *texts, "--join", "4", "-o", "r.json")
     assert code == 0, err
-    made = read(tmp_path / "r.json")
-    assert [line["reference"] for line in made["tests"][0]["lines"]] == joined
-    assert made["about"]["joined"] == {"test": 4}
-    places = [group for group in made["tests"][0]["groups"] if " of 4" in group["name"]]
+    report = read(tmp_path / "r.json")
+    assert [line["reference"] for line in report["tests"][0]["lines"]] == joined
+    assert report["about"]["joined"] == {"test": 4}
+    places = [group for group in report["tests"][0]["groups"] if " of 4" in group["name"]]
     assert [group["pairs"] for group in places] == [11] * 4
-    assert mean(made, "copy", "3 of 4", "arrived") == 1 and "\nleft out, %  (" in out
+    assert mean(report, "copy", "3 of 4", "arrived") == 1 and "\nleft out, %  (" in out
     assert command("copy", *texts[2:], "--join", "4")[0] == 2  # one source, two references
 
 
@@ -183,16 +183,16 @@ def test_models_translate_and_count_pieces(command: Run, tmp_path: Path) -> None
     assert "source length in subword pieces of m1" in out
     for name in ("m1", "again", "file"):
         assert (tmp_path / f"out/{name}.txt").read_bytes() == (tmp_path / "s").read_bytes()
-    made = read(tmp_path / "r.json")
-    assert [system["longest_trained"] for system in made["systems"]] == [30, 30, None]
-    assert made["tests"][0]["groups"][0]["pairs"] == 4
-    assert made["about"]["systems"]["m1"]["settings"]["decode"]["beam_size"] == 2
-    assert made["about"]["systems"]["file"] == {"places": ["s"]}
+    report = read(tmp_path / "r.json")
+    assert [system["longest_trained"] for system in report["systems"]] == [30, 30, None]
+    assert report["tests"][0]["groups"][0]["pairs"] == 4
+    assert report["about"]["systems"]["m1"]["settings"]["decode"]["beam_size"] == 2
+    assert report["about"]["systems"]["file"] == {"places": ["s"]}
 
 
 @pytest.mark.usefixtures("models")
 def test_no_text_is_searched_twice(command: Run, tmp_path: Path) -> None:
-    """Whatever the test set is called, and whatever is shown, translations are found again."""
+    """Whatever the test set is called, and whatever is shown, translations are read again."""
     words = ("m1", "--test", "one=s,s", "--test", "two=copy,s", "--bounds", "2")
     write(tmp_path / "copy", read_text(tmp_path / "s"))
 

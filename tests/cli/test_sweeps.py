@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli.train import main as train
-from nmt.sweep import LoggedCommand
-from tests.in_process import noting, refuse_commands, start_by
+from tests.in_process import LoggedCommand, noting, refuse_commands, start_by
 
 TINY = [
     *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=1"),

@@ -12,7 +12,7 @@ from nmt.config.settings import Settings, with_decode
 from nmt.decode.engine import Hypothesis, Source
 from nmt.decode.translator import Translation, Translator, rank_by_utility
 from nmt.errors import UserError
-from nmt.evaluation.describe import search_of
+from nmt.evaluation.describe import describe_search
 from nmt.modeldir import Trained
 from tests.decode.copying import decode, trained
 
@@ -96,4 +96,4 @@ def test_too_few_candidates_are_refused(settings_of: Callable[..., Settings]) ->
     settings.decode.check_n_best(9, "n=9", "give beam_size")
     with pytest.raises(UserError, match=r"^n=10: decode\.mbr=9 has no more candidates; raise it"):
         settings.decode.check_n_best(10, "n=10", "give beam_size")
-    assert search_of(settings).endswith(", the best of 9 by expected chrF")
+    assert describe_search(settings).endswith(", mbr=9")

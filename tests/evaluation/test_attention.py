@@ -43,8 +43,8 @@ def by_hand(some: Trained, place: int) -> list[float]:
         name: ColumnLine(PER.get(name, "word"), COLUMNS[name][place], "here")
         for name in model.columns - {"words"}
     }
-    found = expand(source, beside, some.source.segmenter, "here", words="words" in model.columns)
-    columns = {name: torch.tensor([row]) for name, row in found.items()}
+    expanded = expand(source, beside, some.source.segmenter, "here", words="words" in model.columns)
+    columns = {name: torch.tensor([row]) for name, row in expanded.items()}
     records: list[AttentionRecord] = []
     with torch.inference_mode(), watching(model, records.append):
         model.hidden(torch.tensor([ids]), torch.tensor([target]), columns)
@@ -76,8 +76,8 @@ def by_hand(some: Trained, place: int) -> list[float]:
 )
 def test_sums_by_hand(words: list[str], trained: Make) -> None:
     some = trained(*words)
-    for place, found in enumerate(measure_coverage(some, SOURCES, HYPOTHESES, COLUMNS)):
-        assert found == pytest.approx(by_hand(some, place), abs=1e-5)
+    for place, covered in enumerate(measure_coverage(some, SOURCES, HYPOTHESES, COLUMNS)):
+        assert covered == pytest.approx(by_hand(some, place), abs=1e-5)
 
 
 @pytest.mark.parametrize("option", ["rotary", "lstm", "xl_pe", "complex_order"])

@@ -12,7 +12,7 @@ from nmt.cli import diagnose, translate
 from nmt.evaluation.diagnose import Diagnosis, Row, render
 from nmt.evaluation.lost import LOST, lost_text
 from nmt.evaluation.report import Figure
-from nmt.evaluation.systems import systems_of
+from nmt.evaluation.systems import read_systems
 from nmt.text.lines import read_text
 from tests.evaluation.conftest import TinyRuns
 from tests.evaluation.made_up import score
@@ -57,7 +57,7 @@ def test_commands_give_what_the_table_says(
 
 
 def diagnosis_of(place: str | Path, reference: str | None) -> Diagnosis:
-    (model,) = systems_of([str(place)])[0].models
+    (model,) = read_systems([str(place)])[0].models
     few = Row("few", 2)
     search = Row("as the model searches", 2, {}, ["decode.source_language=>>fra<<"])
     files = Path("de"), None if reference is None else Path(reference)
@@ -103,7 +103,6 @@ def test_a_setting_is_recommended_if_its_interval_is_apart(runs: TinyRuns) -> No
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("{run}", "text", "--columns", "heads=text"), 2, "--columns: a diagnosis is of"),
         (("{run}", "text", "decode.length=forced"), 2, "reads length; a diagnosis is"),
         (("{run}", "blank"), 65, "blank: no line has text; nothing to diagnose"),
         (("{run}/best", "text"), 2, "best: is a file; name the directory of a run or model"),

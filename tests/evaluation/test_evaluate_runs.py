@@ -18,7 +18,7 @@ from nmt.cli import evaluate as command
 from nmt.errors import UserError
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.run import evaluate, read
-from nmt.evaluation.systems import System, facts_at, group_by_config, systems_of
+from nmt.evaluation.systems import System, group_by_config, read_model_facts, read_systems
 from nmt.evaluation.testsets import ParallelFiles
 from nmt.text.lines import read_text
 from tests.evaluation.conftest import TinyRuns
@@ -112,8 +112,8 @@ def test_refused_before_the_first_job(
     places = {"root": runs.root, "tmp": tmp_path, "good": runs.root / "absolute-seed1"}
     places |= {"source": runs.source, "reference": runs.reference}
     words, code, said = WRONG[which]
-    given = words.format(**places, test=" ".join(runs.test())).split()
-    assert command.main([*given, "--device", "cpu"]) == code
+    arguments = words.format(**places, test=" ".join(runs.test())).split()
+    assert command.main([*arguments, "--device", "cpu"]) == code
     out, err = capsys.readouterr()
     assert said.format(**places) in err and err.count("\n") == 1 and out == ""
 
@@ -157,7 +157,7 @@ def test_why_text_is_lost_is_found_by_forced_lengths(
     lengths = runs.root / "lengths.txt"
     lengths.write_text("".join(f"{n}\n" for n in pieces))
     options: dict[str, Any] = {"max_length_offset": 1, "length": "forced"}
-    (system,) = systems_of(runs.paths("absolute-seed1"))
+    (system,) = read_systems(runs.paths("absolute-seed1"))
     before, outputs = translations(runs), []
     for columns in ({}, {"length": lengths}):  # the references' lengths are those of such a file
         evaluation = EvaluationOptions(samples=40, device="cpu", decode=options, columns=columns)
@@ -200,13 +200,13 @@ def test_runs_of_one_config_are_one_system(runs: TinyRuns) -> None:
     def labels(systems: list[System]) -> list[tuple[str, list[int]]]:
         return [(s.label, [model.settings.seed for model in s.models]) for s in systems]
 
-    assert labels(systems_of([two, other, one])) == [("absolute", [1, 2]), ("relative", [1])]
-    assert labels(systems_of([f"a={one}", f"b={two}"])) == [("a", [1]), ("b", [2])]
-    assert labels(systems_of([f"a={one}", two])) == [("a", [1, 2])]
+    assert labels(read_systems([two, other, one])) == [("absolute", [1, 2]), ("relative", [1])]
+    assert labels(read_systems([f"a={one}", f"b={two}"])) == [("a", [1]), ("b", [2])]
+    assert labels(read_systems([f"a={one}", two])) == [("a", [1, 2])]
 
     def changed(path: str, group: str, key: str, value: object, label: str = "") -> System:
         """A run that was trained with another setting."""
-        (system,) = systems_of([path])
+        (system,) = read_systems([path])
         (model,) = system.models
         part = replace(getattr(model.settings, group), **{key: value})
         model = model._replace(settings=replace(model.settings, **{group: part}))
@@ -240,15 +240,15 @@ def test_a_glob_of_runs_may_name_their_logs(
     for name in ("absolute-seed1.log", "failed-seed1.log"):  # as `nmt-train -m` writes them
         (tmp_path / name).write_text("a line\n")
     paths = [str(path) for path in sorted(tmp_path.iterdir())]
-    assert [system.label for system in systems_of(paths)] == ["absolute", "relative"]
+    assert [system.label for system in read_systems(paths)] == ["absolute", "relative"]
     assert "failed-seed1.log: a log without a run; left out" in caplog.text
     assert "absolute-seed1.log" not in caplog.text
-    (system,) = systems_of([str(tmp_path / "failed-seed1.log")])  # a file of translations
+    (system,) = read_systems([str(tmp_path / "failed-seed1.log")])  # a file of translations
     assert system.file
 
 
 def test_a_text_of_two_names_is_translated_once(runs: TinyRuns) -> None:
-    groups = systems_of(runs.paths("absolute-seed1", "absolute-seed2", "relative_seed1"))
+    groups = read_systems(runs.paths("absolute-seed1", "absolute-seed2", "relative_seed1"))
     other, before = runs.root / "other.de", translations(runs)
     other.write_bytes(runs.source.read_bytes().replace(b"e", b"a"))
     tests = [ParallelFiles(name, "", [other], [runs.reference]) for name in ("left", "right")]
@@ -264,8 +264,8 @@ def test_lengths_of_other_pieces_are_not_marked(
     runs: TinyRuns, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Lengths are counted as the first system of a test does; others may cut words otherwise."""
-    (group,) = systems_of(runs.paths("relative_seed1"))
-    one = facts_at(group.models[0].path)
+    (group,) = read_systems(runs.paths("relative_seed1"))
+    one = read_model_facts(group.models[0].path)
     side = one.segmenter.to_json()
 
     class Other:
@@ -294,15 +294,15 @@ def test_lengths_of_other_pieces_are_not_marked(
 
 
 def test_systems_of_several_directions_are_not_compared(runs: TinyRuns) -> None:
-    (group,) = systems_of(runs.paths("relative_seed1"))
+    (group,) = read_systems(runs.paths("relative_seed1"))
     (model,) = group.models
     languages = {"source_language": "zho_Hans", "target_language": "eng_Latn"}  # as NLLB has them
     decode = replace(model.settings.decode, **languages)  # type: ignore[arg-type]
     other = model._replace(settings=replace(model.settings, decode=decode))
-    facts = facts_at(model.path)
+    facts = read_model_facts(model.path)
     pair = [group._replace(facts=facts), System("zh", [other], facts=facts)]
     files = runs.files()
     with pytest.raises(UserError, match="t: its systems translate de-en, zh-en; compare them"):
         read(files, pair, EvaluationOptions())
-    found = read(files, pair, EvaluationOptions(target_language="cmn_Hans"))
-    assert [*found.columns] == [0, 1] and found.language == "zh"
+    test = read(files, pair, EvaluationOptions(target_language="cmn_Hans"))
+    assert [*test.columns] == [0, 1] and test.language == "zh"

@@ -48,8 +48,10 @@ def test_parts_that_are_there_and_not(hypothesis: str, left_out: list[bool]) -> 
 def test_poor_translations_are_judged_by_what_they_lack() -> None:
     whole = [f"{poor(FIRST, n)} {poor(SECOND, n + 500)}" for n in range(200)]
     cut = [poor(FIRST, n) for n in range(200)]
-    found = [[parts_left_out(line, [FIRST, SECOND])[1] for line in lines] for lines in (whole, cut)]
-    assert found[0].count(True) <= 10 and found[1].count(True) >= 190
+    left_out = [
+        [parts_left_out(line, [FIRST, SECOND])[1] for line in lines] for lines in (whole, cut)
+    ]
+    assert left_out[0].count(True) <= 10 and left_out[1].count(True) >= 190
 
 
 def test_parts_by_hand() -> None:

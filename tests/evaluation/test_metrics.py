@@ -27,15 +27,15 @@ MOSES = ["BLEU", "BLEU-moses", "TER", "TER-moses"]
 def test_subsets_score_as_sacrebleu_scores_them() -> None:
     right = references(60)
     wrong = noisy(right, 0.4)
-    found = by_name(right)
+    scorers = by_name(right)
     for name, public in (("BLEU", BLEU()), ("chrF2", CHRF()), ("TER", TER())):
-        counts = counts_of(found[name], wrong)
+        counts = counts_of(scorers[name], wrong)
         for lines in (range(60), range(0, 60, 7), [5]):
             expected = public.corpus_score([wrong[i] for i in lines], [[right[i] for i in lines]])
             summed = counts[list(lines)].sum(axis=0)
-            assert found[name].value(summed) == pytest.approx(expected.score, abs=1e-9)
+            assert scorers[name].value(summed) == pytest.approx(expected.score, abs=1e-9)
             bare = str(public.get_signature()).replace("nrefs:1", "nrefs:1|bs:100|seed:1")
-            assert found[name].signature == bare
+            assert scorers[name].signature == bare
 
 
 def test_moses_splits_what_the_other_metrics_leave_whole() -> None:
@@ -43,20 +43,20 @@ def test_moses_splits_what_the_other_metrics_leave_whole() -> None:
     wrong = ["He is not in Mr. Smith's well-known old house, is he?"]
     tokenised = "He isn 't in Mr. Smith 's well-known ( old ) house , is he ?"
     other = "He is not in Mr. Smith 's well-known old house , is he ?"
-    found = by_name(right, names=MOSES)
+    scorers = by_name(right, names=MOSES)
     publics = {"BLEU-moses": BLEU(tokenize="none", force=True), "TER-moses": TER()}
     for name, public in publics.items():
         expected = public.corpus_score([other], [[tokenised]]).score
-        assert score(found[name], wrong) == pytest.approx(expected)
-    assert score(found["TER"], wrong) != pytest.approx(expected)
+        assert score(scorers[name], wrong) == pytest.approx(expected)
+    assert score(scorers["TER"], wrong) != pytest.approx(expected)
 
 
 def test_chinese_is_split_into_characters() -> None:
-    found = by_name(["我们在这里。"], "zh")
+    scorers = by_name(["我们在这里。"], "zh")
     for name in ("BLEU", "TER"):
-        assert 0 < score(found[name], ["我们在那里。"]) < 100
-    assert "tok:zh" in found["BLEU"].signature
-    assert "asian:yes" in found["TER"].signature
+        assert 0 < score(scorers[name], ["我们在那里。"]) < 100
+    assert "tok:zh" in scorers["BLEU"].signature
+    assert "asian:yes" in scorers["TER"].signature
     with pytest.raises(UserError, match="TER-moses: there is none for this target language"):
         by_name(["我"], "zh", ["TER-moses"])
 

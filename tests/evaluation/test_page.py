@@ -76,9 +76,9 @@ def hostile() -> str:
     lines = [f"{text} {n}" for n in range(12)]
     systems = {text: [lines], f"other {text}": [["", *lines[1:]]]}
     values: dict[str, Any] = {"name": text, "about": text, "unit": text, "sources": lines}
-    made = compare(systems, lines, bounds=[50], metrics=["exact"], **values)
+    report = compare(systems, lines, bounds=[50], metrics=["exact"], **values)
     texts = text, text, text, [text], {text: [text]}
-    return html(Report(made.systems, made.tests, made.figures, 40, 1, *texts))
+    return html(Report(report.systems, report.tests, report.figures, 40, 1, *texts))
 
 
 EMPTY = Report([], [], [], 100, 1, "Nothing")
@@ -117,13 +117,13 @@ def test_what_is_shown_can_be_seen_and_written(text: str) -> None:
 
 
 def test_cells_hold_the_numbers_and_what_is_sure_is_shaded(study: Report, page: str) -> None:
-    found = study.figure("BLEU", "worse", "all")
-    assert found and found.significant and found.low is not None and found.high is not None
+    row = study.figure("BLEU", "worse", "all")
+    assert row and row.significant and row.low is not None and row.high is not None
     table = page.split("BLEU <small>")[1].split("</table>")[0]
     headings = re.findall(r'<th scope="col"[^>]*>([^<]*)<small>', table)
     assert headings[:2] == ["beyond training", "all"]  # what a narrow screen shows
     cell = table.split("<bdi>worse</bdi>")[1].split("<td")[2]
-    assert f"{found.mean:.1f}" in cell and f"[{found.low:.1f}, {found.high:.1f}]" in cell
+    assert f"{row.mean:.1f}" in cell and f"[{row.low:.1f}, {row.high:.1f}]" in cell
     assert cell.startswith(' class="sure edge"') and "<sup>*</sup>" in cell
     good = study.figure("BLEU", "good", "all")
     assert good and good.deviation is not None
@@ -173,8 +173,8 @@ def test_marks_change_no_word(text: str, reference: str) -> None:
 
 
 def test_differing_words_and_missing_ones_are_marked() -> None:
-    found = mark_differences("the small cat sat", "the cat sat on mats")
-    assert re.findall("<mark>(.*?)</mark>", found) == ["small"] and found.count(GAP) == 1
+    marked = mark_differences("the small cat sat", "the cat sat on mats")
+    assert re.findall("<mark>(.*?)</mark>", marked) == ["small"] and marked.count(GAP) == 1
     assert "<mark>" not in mark_differences("a b", "a b")
     assert re.findall("<mark>(.*?)</mark>", mark_differences("我很好", "我不好")) == ["很"]
 

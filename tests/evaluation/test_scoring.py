@@ -32,9 +32,9 @@ def three() -> Report:
 
 
 def figure(report: Report, metric: str, system: str, group: str = "all") -> Figure:
-    found = report.figure(metric, system, group)
-    assert found is not None
-    return found
+    row = report.figure(metric, system, group)
+    assert row is not None
+    return row
 
 
 def test_groups_score_as_sacrebleu_scores_split_files(three: Report) -> None:
@@ -96,11 +96,11 @@ def test_means_intervals_and_p_by_two_loops(three: Report) -> None:
 
     by_run = []
     for label, runs in SYSTEMS.items():
-        found = figure(three, "BLEU", label, "21-35")
+        row = figure(three, "BLEU", label, "21-35")
         each = [score(run, range(len(lines))) for run in runs]
-        assert found.seeds == pytest.approx(each) and found.mean == pytest.approx(fmean(each))
+        assert row.seeds == pytest.approx(each) and row.mean == pytest.approx(fmean(each))
         deviation = None if len(runs) == 1 else pytest.approx(stdev(each))
-        assert found.deviation == deviation
+        assert row.deviation == deviation
         by_run.append(np.array([[score(run, draw) for draw in draws] for run in runs]))
     squares = sum(np.var(own, axis=0) * len(own) for own in by_run)
     rng, sampled = np.random.default_rng(SEED), []
@@ -108,18 +108,18 @@ def test_means_intervals_and_p_by_two_loops(three: Report) -> None:
         t = rng.standard_t(2, SAMPLES)  # 2 + 2 + 1 runs of three systems
         spread = np.sqrt(squares / 2 / len(own)) * t if len(own) > 1 else 0.0
         sampled.append(np.mean(own, axis=0) + spread)
-        ordered, found = sorted(sampled[-1]), figure(three, "BLEU", label, "21-35")
-        assert (found.low, found.high) == pytest.approx((max(0, ordered[1]), min(100, ordered[-2])))
+        ordered, row = sorted(sampled[-1]), figure(three, "BLEU", label, "21-35")
+        assert (row.low, row.high) == pytest.approx((max(0, ordered[1]), min(100, ordered[-2])))
     baseline = figure(three, "BLEU", "good", "21-35")
     for label, samples in zip(SYSTEMS, sampled, strict=True):
-        found = figure(three, "BLEU", label, "21-35")
+        row = figure(three, "BLEU", label, "21-35")
         if label == "good":
-            assert found.p is None
+            assert row.p is None
             continue
         differences = samples - sampled[0]
-        observed = found.mean - baseline.mean
+        observed = row.mean - baseline.mean
         extreme = np.abs(differences - differences.mean()) >= abs(observed) - 1e-9
-        assert found.p == pytest.approx((extreme.sum() + 1) / (SAMPLES + 1))
+        assert row.p == pytest.approx((extreme.sum() + 1) / (SAMPLES + 1))
 
 
 def test_several_processes_count_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,10 +132,10 @@ def test_several_processes_count_the_same(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_attention_is_of_a_sample_of_each_bucket_and_so_of_no_other_group() -> None:
     shares = np.tile([0.1, 1.0], (len(RIGHT), 1))
-    found = compare({"a": GOOD[:1]}, RIGHT, [20], extra=[[{"unattended source": shares}]])
-    assert figure(found, "unattended source", "a", "21-35").mean == pytest.approx(0.1)
+    report = compare({"a": GOOD[:1]}, RIGHT, [20], extra=[[{"unattended source": shares}]])
+    assert figure(report, "unattended source", "a", "21-35").mean == pytest.approx(0.1)
     for group in ("all", BEYOND):
-        assert found.figure("unattended source", "a", group) is None
+        assert report.figure("unattended source", "a", group) is None
 
 
 def test_examples_are_the_most_different_and_the_worst() -> None:

@@ -17,11 +17,11 @@ def test_draws_are_sacrebleu_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACREBLEU_SEED", "7")
     right = references(50)
     systems = [("a", noisy(right, 0.3)), ("b", noisy(right, 0.5, seed=2))]
-    _, found = PairedTest([*systems], {"BLEU": BLEU()}, [right], "bs", n_samples=200)()
+    _, by_metric = PairedTest([*systems], {"BLEU": BLEU()}, [right], "bs", n_samples=200)()
     scorer = by_name(right)["BLEU"]
     assert scorer.counts
     (sums,) = resample([scorer.counts(systems[1][1])], 200, seed=7)
-    results: Any = found["BLEU"]
+    results: Any = by_metric["BLEU"]
     mean, half = estimate_ci(np.array([scorer.value(row) for row in sums]))
     assert mean == pytest.approx(results[1].mean, abs=1e-4)
     assert half == pytest.approx(results[1].ci, abs=1e-4)
@@ -51,7 +51,7 @@ def test_intervals_hold_the_truth_and_tests_err_as_often_as_they_say() -> None:
 
 def test_intervals_over_seeds_cover_the_truth_and_tests_err_as_often_as_they_say() -> None:
     rng, count = np.random.default_rng(0), 3
-    trials, covered, false, found = 300, 0, 0, 0
+    trials, covered, false, significant = 300, 0, 0, 0
     for trial in range(trials):
         truths = [30, 30, 42]  # a system, one as good, a better one
         seeds = [rng.normal(truth, 3, size=count) for truth in truths]
@@ -63,7 +63,7 @@ def test_intervals_over_seeds_cover_the_truth_and_tests_err_as_often_as_they_say
         covered += low <= 30 <= high
         observed = [of_system.mean() for of_system in np.split(scores.mean(axis=0), 3)]
         false += p_value(a, same, observed[1] - observed[0]) < 0.05
-        found += p_value(a, better, observed[2] - observed[0]) < 0.05
+        significant += p_value(a, better, observed[2] - observed[0]) < 0.05
     assert 0.92 < covered / trials <= 0.99
     assert false / trials < 0.08  # 0.2 and more where runs are drawn with replacement
-    assert found / trials > 0.9
+    assert significant / trials > 0.9

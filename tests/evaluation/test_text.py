@@ -33,10 +33,10 @@ def test_a_grid_for_each_metric_whose_numbers_are_those_of_the_figures(three: Re
     for group in three.tests[0].groups:
         assert re.search(rf" {group.name}\b", grid[0])
         assert f"n = {group.pairs}{' few' if group.few else ''}" in grid[1]
-        found = three.figure("BLEU", "worse", group.name)
-        assert found and found.low is not None and found.high is not None
-        assert f"{found.mean:.1f}" in grid[5]
-        assert f"[{found.low:.1f}, {found.high:.1f}]" in grid[6]
+        figure = three.figure("BLEU", "worse", group.name)
+        assert figure and figure.low is not None and figure.high is not None
+        assert f"{figure.mean:.1f}" in grid[5]
+        assert f"[{figure.low:.1f}, {figure.high:.1f}]" in grid[6]
     points = [[m.start() for m in re.finditer(r"\.", line)] for line in (grid[2], grid[5], grid[8])]
     assert points[0] == points[1] == points[2]
     assert len({len(line) for line in grid[:2]}) == 1
@@ -65,14 +65,14 @@ def test_marks_and_their_notes_come_together(three: Report) -> None:
 
 
 def test_the_conclusion_is_of_all_lines_beyond_training(three: Report) -> None:
-    found, verdict = conclude(three, three.tests[0])
+    finding, verdict = conclude(three, three.tests[0])
     beyond = three.tests[0].group("beyond training")
     assert (
         beyond
-        and f"On the {beyond.pairs} pairs of test that are longer than any in training" in found
+        and f"On the {beyond.pairs} pairs of test that are longer than any in training" in finding
     )
-    assert "best has the highest BLEU, 100.0, against" in found
-    assert re.search(r"against \d\d\.\d ± \d\.\d of good \(p = 0\.\d+\)\.$", found)
+    assert "best has the highest BLEU, 100.0, against" in finding
+    assert re.search(r"against \d\d\.\d ± \d\.\d of good \(p = 0\.\d+\)\.$", finding)
     significant = "differ significantly from good in BLEU (paired bootstrap, p < 0.05)."
     assert verdict == f"On these {beyond.pairs} pairs, worse and best {significant}"
 
@@ -126,8 +126,8 @@ def test_markdown_has_a_line_for_each_system(three: Report) -> None:
     assert text.startswith("2026-11-28: `nmt-evaluate a b`")
     table = text.split("BLEU  (")[1].split("\n\n")[1].split("\n")
     assert len(table) == 5 and {line.count("|") for line in table} == {table[0].count("|")}
-    found = three.figure("BLEU", "worse", "0-10")
-    assert found and f"{found.mean:.1f} [{found.low:.1f}, {found.high:.1f}]" in table[3]
+    figure = three.figure("BLEU", "worse", "0-10")
+    assert figure and f"{figure.mean:.1f} [{figure.low:.1f}, {figure.high:.1f}]" in table[3]
     pipes = compare({"a|b": [RIGHT]}, RIGHT)
     assert "a\\|b" in render(pipes, form="github")
 
