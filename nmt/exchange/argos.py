@@ -20,8 +20,7 @@ from nmt.errors import UserError
 from nmt.exchange import ctranslate2_write, model_card
 from nmt.exchange.interface import CERTIFICATE, Export, invalid
 from nmt.exchange.proof import without_ids
-from nmt.exchange.requirements import sentencepiece_of
-from nmt.exchange.settings import UNNAMED
+from nmt.exchange.settings import UNNAMED, sentencepiece_of
 from nmt.modeldir import Trained
 from nmt.system import manifest
 from nmt.text.unigram import SPACE, language_codes

@@ -24,8 +24,7 @@ from nmt.exchange.argos import METADATA
 from nmt.exchange.ctranslate2_file import CTranslate2Files
 from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS, Naming, SideNames, modules, prefixes
 from nmt.exchange.ctranslate2_write import CTranslate2Scorer
-from nmt.exchange.export_engines import Sinusoids
-from nmt.exchange.interface import CTRANSLATE2, Imported, invalid
+from nmt.exchange.interface import CTRANSLATE2, Imported, Sinusoids, invalid
 from nmt.exchange.marian_weights import ABSENT, NEVER, EngineIds, number_pieces
 from nmt.exchange.settings import UNNAMED, make_trained, read_unigram, settings_of
 from nmt.foreign import CTRANSLATE2_WEIGHTS

@@ -34,7 +34,7 @@ from nmt.exchange.ctranslate2_names import (
     search_options,
 )
 from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Export, Output
-from nmt.exchange.samples import MOST
+from nmt.exchange.proof import MOST
 from nmt.exchange.site_positions import SitePositions
 from nmt.model.transformer import Transformer
 from nmt.modeldir import SETTINGS_BESIDE, Trained

@@ -8,7 +8,14 @@ from typing import Any
 
 from nmt.config.check import NonNegativeInt, fit
 from nmt.errors import Exit, UserError
-from nmt.exchange import argos, ctranslate2_read, marian_directory, proof, transformers_read
+from nmt.exchange import (
+    argos,
+    ctranslate2_read,
+    marian_directory,
+    model_card,
+    proof,
+    transformers_read,
+)
 from nmt.exchange.interface import CERTIFICATE, Imported, invalid
 from nmt.foreign import (
     CONFIG,
@@ -96,5 +103,5 @@ def certify(imported: Imported, lines: Sequence[str] | None = None) -> dict[str,
         return {"compared_with": None}
     scorer = imported.scorer()
     certificate = proof.certify(proof.translate_samples(imported.trained, scorer, lines), scorer)
-    proof.report(certificate)
+    model_card.report(certificate)
     return certificate

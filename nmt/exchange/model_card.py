@@ -6,6 +6,7 @@ translates where nmt is not installed. Like `nmt-translate`, it normalises a lin
 the pieces (curly quotes as Moses joins them).
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from omegaconf import OmegaConf
 
 from nmt import __version__
-from nmt.exchange import proof
 from nmt.exchange.ctranslate2_names import is_ranked_anew, prefixes
-from nmt.exchange.export_engines import ExportEngine
-from nmt.exchange.interface import Export
+from nmt.exchange.interface import Export, ExportEngine
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
 from nmt.text.bpe import Bpe
 from nmt.text.languages import languages_of, short_code
 from nmt.text.tokenizer import CONTROL, INVISIBLE
 from nmt.text.unigram import CODE, MarianSegmenter, Unigram, language_codes
+
+log = logging.getLogger(__name__)
 
 
 def card(
@@ -54,7 +55,7 @@ def card(
         pair=f" from {source} to {', '.join(targets)}" if targets else "",
         code=form.code and form.code(path),
         example=" ".join([*codes[: before is None], EXAMPLE]),
-        sentences=proof.sentences(certificate),
+        sentences=sentences(certificate),
         decode=trained.settings.decode,
         version=__version__,
         form=form,
@@ -65,6 +66,17 @@ def card(
         codes=codes,
     )
     return text.encode(errors="replace")
+
+
+def report(certificate: Mapping[str, Any]) -> None:
+    """Log a certificate, sentence by sentence."""
+    for sentence in sentences(certificate):
+        log.info("%s", sentence)
+
+
+def sentences(certificate: Mapping[str, Any]) -> list[str]:
+    """A certificate in words, most important first."""
+    return render("certificate.jinja", all=certificate).strip().split("\n")
 
 
 def render(template: str, **values: Any) -> str:

@@ -15,7 +15,7 @@ import nmt
 from nmt.build import set_languages
 from nmt.config.settings import with_decode
 from nmt.decode.translator import Translator
-from nmt.exchange import ctranslate2_engine, ctranslate2_write, model_card, samples
+from nmt.exchange import ctranslate2_engine, ctranslate2_write, model_card, proof
 from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
 from nmt.text.bpe import Bpe
@@ -213,7 +213,7 @@ def test_merges_may_be_none() -> None:
 def test_those_for_transformers_normalise_and_end_as_nmt_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(samples, "ROOM", 2)
+    monkeypatch.setattr(proof, "ROOM", 2)
     shape = ("model.tie=target", "model.share_layers=true", "model.activation=gelu")
     trained = of_unigram("encoding=absolute", *shape, *SHORT, "decode.length_penalty=power")
     lines = [*LINES, ODD[2], "Ein </s> <pad> <unk> Hund."]

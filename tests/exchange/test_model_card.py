@@ -3,7 +3,7 @@
 import pytest
 
 from nmt.exchange import ctranslate2_write
-from nmt.exchange.export_engines import ENGINES
+from nmt.exchange.interface import ENGINES
 from nmt.exchange.model_card import card
 from nmt.modeldir import Trained
 from tests.encodings.agreement import theirs
