@@ -105,7 +105,7 @@ def export(
 ) -> dict[str, Any]:
     """Write a model at a new path as the engine `to` reads it; returns its certificate.
 
-    `lines` of the source language are compared, by default made-up ones; see `samples`. In float32
+    `lines` of the source language are compared, by default made-up ones; see `proof`. In float32
     log-probabilities must agree within 1e-4, and greedy and beam outputs piece by piece; another
     precision is only measured. `title` and `license` are those of the card, `names` those of the
     languages in a package. If anything fails, nothing is written. Raises UserError: 2 if the engine
@@ -113,22 +113,22 @@ def export(
     """
     engine = find_engine(to)
     engine.library.require(f"--to {to}")
-    form = prepare(trained, to)
+    prepared = prepare(trained, to)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic.temporary_directory(path) as work:
         directory = work / "float32"
-        scorer = form.write(directory, "float32")
-        expected = proof.translate_samples(form.trained, scorer, lines)
+        scorer = prepared.write(directory, "float32")
+        expected = proof.translate_samples(prepared.trained, scorer, lines)
         certificate = proof.certify(expected, scorer)
         if precision != "float32":
             directory = work / precision
-            certificate[precision] = proof.measure(expected, form.write(directory, precision))
+            certificate[precision] = proof.measure(expected, prepared.write(directory, precision))
         title = title or path.name.removesuffix(engine.suffix)
-        card = model_card.card(form, engine, certificate, path.name, title, license)
+        card = model_card.write_card(prepared, engine, certificate, path.name, title, license)
         (directory / manifest.README).write_bytes(card)
         (directory / CERTIFICATE).write_bytes(manifest.dump(certificate))
-        if form.pack:
-            atomic.replace(path, form.pack(directory, names))
+        if prepared.pack:
+            atomic.replace(path, prepared.pack(directory, names))
         else:
             files = sorted(directory.iterdir())
             manifest.write(path, ((file.name, file.read_bytes()) for file in files))

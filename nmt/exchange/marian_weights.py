@@ -140,7 +140,7 @@ def number_opus(*vocabularies: Vocabulary) -> list[EngineIds]:
     ]
 
 
-def names(shape: Model, format: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+def pair_names(shape: Model, format: int) -> Iterator[tuple[str, tuple[str, ...]]]:
     """nmt's name of each tensor, and its possible names in a format.
 
     Those of Hugging Face are without "model."; a shared layer comes once for each pass.
@@ -170,7 +170,7 @@ def to_nmt(
     the model is made; so is a missing one.
     """
     in_nmt = {**tensors}
-    for name, possible in names(shape, format):
+    for name, possible in pair_names(shape, format):
         copies = {n: in_nmt.pop(n) for n in possible if n in in_nmt}
         for first, tensor in [*copies.items()][:1]:
             if not torch.isfinite(tensor).all():
@@ -190,7 +190,7 @@ def to_nmt(
 def to_engine(trained: Trained, ids: Sequence[EngineIds], format: int) -> dict[str, Tensor]:
     """The inverse of `to_nmt`; a tensor with several names gets the first."""
     order, tensors = _component_order(trained.model), dict[str, Tensor]()
-    for name, possible in names(trained.settings.model, format):
+    for name, possible in pair_names(trained.settings.model, format):
         values: Tensor = trained.model.get_parameter(name)
         side = _side(name, ids)
         module, kind = name.split(".")[-2:]

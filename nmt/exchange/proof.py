@@ -73,7 +73,7 @@ def translate_samples(
         "comparing with %s on %s lines of up to %s pieces; this takes most of the time",
         scorer.library.module, len(chosen), f"{longest:,}",
     )  # fmt: skip
-    scored, searched = (without_ids(trained, ids) for ids in (scorer.absent, scorer.barred))
+    scored, searched = (bar_ids(trained, ids) for ids in (scorer.absent, scorer.barred))
     outputs = {name: _search(searched, chosen, name) for name in SEARCHES}
     return SampleTranslations(scored, searched, chosen, left_out, outputs)
 
@@ -157,7 +157,7 @@ def measure(expected: SampleTranslations, scorer: EngineScorer) -> dict[str, Any
     }
 
 
-def without_ids(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE) -> Trained:
+def bar_ids(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE) -> Trained:
     """A model in which some ids have this logit, hence no probability."""
     if not ids:
         return trained
@@ -177,7 +177,7 @@ def _compare_log_probs(expected: SampleTranslations, scorer: EngineScorer) -> di
     """
     model, draw = expected.trained.model, Random(2)
     sources = [sample.ids for sample in expected.samples]
-    made_up = [random_ids(expected.trained.target, draw, len(ids)) for ids in sources]
+    made_up = [draw_ids(expected.trained.target, draw, len(ids)) for ids in sources]
     targets = [*(output.ids for output in expected.outputs["greedy"]), *made_up]
     tables = (model.limits(training=False).target, scorer.longest_target)
     most = min((n for n in tables if n is not None), default=None)
@@ -294,12 +294,12 @@ def choose_samples(
     draw = Random(1)
     if lines is None:
         usual = max(1, min(trained_length, room, LONGEST_MADE_UP))
-        texts = [random_line(side, draw, draw.randint(1, usual)) for _ in range(made_up)]
+        texts = [draw_line(side, draw, draw.randint(1, usual)) for _ in range(made_up)]
     else:
         texts = [*lines, *_join_lines(side, lines, trained_length, long)]
     for step in range(1, long + 1):
         length = trained_length + (longest - trained_length) * step // long
-        texts.append(random_line(side, draw, max(1, min(length, room))))
+        texts.append(draw_line(side, draw, max(1, min(length, room))))
     samples = []
     for text in texts:
         ids = side.ids(side.protection.line(text).text)[:-1]
@@ -311,9 +311,9 @@ def choose_samples(
     return samples, len(texts) - len(samples)
 
 
-def random_line(side: Side, draw: Random, length: int) -> str:
+def draw_line(side: Side, draw: Random, length: int) -> str:
     """A line of about so many pieces, drawn at random."""
-    pieces = random_ids(side, draw, length)
+    pieces = draw_ids(side, draw, length)
     line = _line(side, pieces)
     divided = len(side.ids(line)) - 1
     if divided > length:  # as it is where a vocabulary has pieces of both languages
@@ -321,7 +321,7 @@ def random_line(side: Side, draw: Random, length: int) -> str:
     return line
 
 
-def random_ids(side: Side, draw: Random, length: int) -> list[int]:
+def draw_ids(side: Side, draw: Random, length: int) -> list[int]:
     """So many ids of pieces, drawn at random."""
     return draw.choices(range(SPECIALS, len(side.vocabulary)), k=length)
 

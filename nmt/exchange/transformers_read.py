@@ -33,7 +33,7 @@ from nmt.exchange.transformers_engine import (
     MARIAN,
     TOKENIZER_CONFIG,
     TransformersScorer,
-    classes,
+    find_classes,
     language_id,
     open_model,
     open_tokenizer,
@@ -81,7 +81,7 @@ def read(
     table of positions does not tell. `languages`: of source and target, in M2M100 and NLLB; None:
     those of the tokenizer's config.
     """
-    is_marian = classes(directory) == MARIAN
+    is_marian = find_classes(directory) == MARIAN
     for name in ("source.spm", "target.spm") if is_marian else (SPM,):
         if not (directory / name).exists():
             advice = "copy it from the model that this one was made of"

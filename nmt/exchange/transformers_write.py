@@ -45,7 +45,7 @@ def prepare_marian(trained: Trained) -> Export:
     return Export(
         trained,
         partial(_write, trained, MARIAN, ids, _tokenizer_of_marian(trained, ids)),
-        lambda path: model_card.program(trained, path, most, MARIAN),
+        lambda path: model_card.write_program(trained, path, most, MARIAN),
     )
 
 
@@ -70,7 +70,7 @@ def prepare_m2m100(trained: Trained) -> Export:
     return Export(
         trained,
         partial(_write, trained, classes, ids, tokenizer),
-        partial(model_card.program, trained, most=None, classes=classes),
+        partial(model_card.write_program, trained, most=None, classes=classes),
     )
 
 

@@ -40,7 +40,7 @@ class Copied(EngineScorer):
 
     def output(self, source: list[int], limit: int, beam: int) -> Output:
         """Greedy and the beam agree on what is as certain as here."""
-        searched = proof.without_ids(self.trained, self.barred).model
+        searched = proof.bar_ids(self.trained, self.barred).model
         ids: list[int] = []
         while len(ids) <= limit and EOS not in ids:
             ids.append(int(proof.log_probs(searched, source, ids)[-1].argmax()))
@@ -123,7 +123,7 @@ def test_only_made_up_targets_may_differ_by_as_much_as_rounding(
     Rounded.first = len(expected.samples)
     certificate = proof.certify(expected, Rounded(trained))
     assert certificate["ill_conditioned"] > 0 and certificate["log_probs"] == 0
-    assert "made-up translations do not count" in str(model_card.sentences(certificate))
+    assert "made-up translations do not count" in str(model_card.write_sentences(certificate))
     Rounded.more = 1e-4
     with pytest.raises(UserError, match=r"log-probabilities"):
         proof.certify(expected, Rounded(trained))
