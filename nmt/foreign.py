@@ -37,6 +37,12 @@ OWN = ModelKind(
     "a run or a model directory of nmt itself",
     "it needs no import: give it to nmt-translate, parent= or trainer.init_from= as it is",
 )
+CONVERTERS = {  # toolkit -> CTranslate2's converter of its models, and patterns of their files
+    "OpenNMT-py": ("ct2-opennmt-py-converter --unsafe_deserialization", "*_step_*.pt"),
+    "OpenNMT-tf": ("ct2-opennmt-tf-converter", "*ckpt-*.index"),
+    "Eole": ("python -m ctranslate2.converters.eole_ct2", "model.[0-9]*.safetensors"),
+    "fairseq": ("ct2-fairseq-converter", "checkpoint_*.pt", "checkpoint[0-9]*.pt", "dict.*.txt"),
+}
 KINDS = (
     ModelKind("a model of CTranslate2", IMPORT, (CTRANSLATE2_WEIGHTS,)),
     ModelKind("a Marian model of Hugging Face", IMPORT, ("model_type=marian",)),
@@ -44,27 +50,13 @@ KINDS = (
     ModelKind("an M2M100 or NLLB model of Hugging Face", IMPORT, ("model_type=m2m_100",)),
     ModelKind(
         "a model of Marian that is packed into 8 bits",
-        "take the model.npz that it was made of, or that of its teacher",
+        "take the model.npz that it was packed from, or that of its teacher",
         ("*intgemm*.bin",),
     ),
     ModelKind("a package of Argos Translate", IMPORT_FILE, ("*.argosmodel",)),
-    ModelKind(
-        "a model of OpenNMT-py",
-        CONVERT.format("ct2-opennmt-py-converter --unsafe_deserialization"),
-        ("*_step_*.pt",),
-    ),
-    ModelKind(
-        "a model of OpenNMT-tf", CONVERT.format("ct2-opennmt-tf-converter"), ("*ckpt-*.index",)
-    ),
-    ModelKind(
-        "a model of Eole",
-        CONVERT.format("python -m ctranslate2.converters.eole_ct2"),
-        ("model.[0-9]*.safetensors",),
-    ),
-    ModelKind(
-        "a model of fairseq",
-        CONVERT.format("ct2-fairseq-converter"),
-        ("checkpoint_*.pt", "checkpoint[0-9]*.pt", "dict.*.txt"),
+    *(
+        ModelKind(f"a model of {toolkit}", CONVERT.format(converter), tuple(signs))
+        for toolkit, (converter, *signs) in CONVERTERS.items()
     ),
     ModelKind(
         "weights of another toolkit",

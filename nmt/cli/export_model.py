@@ -10,7 +10,7 @@ from nmt.cli.command import run
 from nmt.cli.options import WIDTH, Parser, decode_overrides, name_pair
 from nmt.cli.streams import sample_lines
 from nmt.errors import UserError
-from nmt.exchange.export_engines import ENGINES
+from nmt.exchange.interface import ENGINES
 from nmt.system import outputs
 
 USAGE = "nmt-export MODEL DIR --to ENGINE [OPTION ...] [decode.KEY=VALUE ...]"

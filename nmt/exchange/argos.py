@@ -19,9 +19,8 @@ from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_write, model_card
 from nmt.exchange.interface import CERTIFICATE, Export, invalid
-from nmt.exchange.proof import without_ids
-from nmt.exchange.requirements import sentencepiece_of
-from nmt.exchange.settings import UNNAMED
+from nmt.exchange.proof import bar_ids
+from nmt.exchange.settings import UNNAMED, sentencepiece_of
 from nmt.modeldir import Trained
 from nmt.system import manifest
 from nmt.text.unigram import SPACE, language_codes
@@ -53,7 +52,7 @@ def unpack(package: Path, directory: Path) -> None:
 def prepare(trained: Trained) -> Export:
     """Prepare the export of a model; UserError if the client would treat its text differently."""
     never = FORBIDDEN[trained.settings.decode.unknown]
-    written = without_ids(trained, never, IMPOSSIBLE)
+    written = bar_ids(trained, never, IMPOSSIBLE)
     naming, sites = ctranslate2_write.fit(written)
     _check_text(trained)
     data = trained.settings.data

@@ -22,9 +22,9 @@ from nmt.errors import UserError
 from nmt.exchange.ctranslate2_names import (
     Naming,
     SideNames,
-    names,
+    list_prefixes,
+    name_ids,
     output_options,
-    prefixes,
     search_options,
 )
 from nmt.exchange.interface import CERTIFICATE, CTRANSLATE2, invalid
@@ -83,13 +83,15 @@ def load(path: Path) -> ExportedModel:
         import_module("ctranslate2")
         verified.result()
     vocabularies = source.vocabulary, target.vocabulary
-    languages = prefixes(settings.decode, *vocabularies)
     right_for = sealed.json(CERTIFICATE)["right_for"]
-    pieces = [right_for[f"{side}_pieces"] for side in ("source", "target")]
+    most = [right_for[f"{side}_pieces"] for side in ("source", "target")]
+    sides = zip(
+        name_ids(*vocabularies), most, list_prefixes(settings.decode, *vocabularies), strict=True
+    )
     naming = Naming(
         *(
-            SideNames(named, None if most is None else most + 1 + len(language), language)
-            for named, most, language in zip(names(*vocabularies), pieces, languages, strict=True)
+            SideNames(names, pieces and pieces + 1 + len(language), language)
+            for names, pieces, language in sides
         )
     )
     facts = modeldir.facts_of(sealed)
@@ -118,7 +120,7 @@ class CTranslate2Engine:
 
         self.model, self.decode, self.device = model, decode, device
         stored = model.settings.decode.precision
-        languages = prefixes(decode, model.source.vocabulary, model.target.vocabulary)
+        languages = list_prefixes(decode, model.source.vocabulary, model.target.vocabulary)
         sides = zip(model.naming, languages, strict=True)
         self.naming = Naming(*(replace(side, language=language) for side, language in sides))
         self.source_limit, self.target_limit = (side.longest for side in self.naming)

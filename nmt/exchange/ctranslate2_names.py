@@ -65,7 +65,7 @@ class Naming(NamedTuple):
     target: SideNames
 
 
-def names(source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]:
+def name_ids(source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]:
     """The names of all ids of both sides in an export: special ids, then pieces.
 
     The special ids are called SPECIAL, with underscores added while a piece has the same name.
@@ -79,7 +79,9 @@ def names(source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]
     return [*special, *source.to_json()], [*special, *target.to_json()]
 
 
-def prefixes(decode: Decode, source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]:
+def list_prefixes(
+    decode: Decode, source: Vocabulary, target: Vocabulary
+) -> tuple[list[str], list[str]]:
     """The pieces of the languages in the settings, put before each source and each target."""
     before, after = (
         language_id(source, decode.source_language, "decode.source_language"),
@@ -88,7 +90,7 @@ def prefixes(decode: Decode, source: Vocabulary, target: Vocabulary) -> tuple[li
     return source.pieces(filter(None, [before])), target.pieces(filter(None, [after]))
 
 
-def modules(shape: Model) -> Iterator[tuple[str, list[str]]]:
+def pair_modules(shape: Model) -> Iterator[tuple[str, list[str]]]:
     """CTranslate2's name of each norm and linear map, and the modules of nmt in it.
 
     A shared layer comes once for each pass.

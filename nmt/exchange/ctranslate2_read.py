@@ -22,10 +22,16 @@ from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.exchange import ctranslate2_file
 from nmt.exchange.argos import METADATA
 from nmt.exchange.ctranslate2_file import CTranslate2Files
-from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS, Naming, SideNames, modules, prefixes
+from nmt.exchange.ctranslate2_names import (
+    ACTIVATIONS,
+    STACKS,
+    Naming,
+    SideNames,
+    list_prefixes,
+    pair_modules,
+)
 from nmt.exchange.ctranslate2_write import CTranslate2Scorer
-from nmt.exchange.export_engines import Sinusoids
-from nmt.exchange.interface import CTRANSLATE2, Imported, invalid
+from nmt.exchange.interface import CTRANSLATE2, Imported, Sinusoids, invalid
 from nmt.exchange.marian_weights import ABSENT, NEVER, EngineIds, number_pieces
 from nmt.exchange.settings import UNNAMED, make_trained, read_unigram, settings_of
 from nmt.foreign import CTRANSLATE2_WEIGHTS
@@ -77,7 +83,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     trained = make_trained(
         directory / CTRANSLATE2_WEIGHTS, settings, tensors, sides, trained_length
     )
-    languages_before = prefixes(settings.decode, *(side.vocabulary for side in ids))
+    languages_before = list_prefixes(settings.decode, *(side.vocabulary for side in ids))
     naming = []
     for side, pieces, language in zip(ids, names, languages_before, strict=True):
         named = ["" if i in side.absent else pieces[n] for i, n in enumerate(side.numbers)]
@@ -206,7 +212,7 @@ def _tensors(
     tensors["output.bias"][target.absent] = NEVER
     for module in TIED[shape.tie]:
         del tensors[f"{module}.weight"]
-    for name, held in modules(shape):
+    for name, held in pair_modules(shape):
         if name.endswith("layer_norm"):
             tensors[f"{held[0]}.weight"] = files.tensor(f"{name}/gamma")
             tensors[f"{held[0]}.bias"] = files.tensor(f"{name}/beta")

@@ -27,14 +27,14 @@ from nmt.exchange.ctranslate2_names import (
     STACKS,
     Naming,
     SideNames,
-    modules,
-    names,
+    list_prefixes,
+    name_ids,
     output_options,
-    prefixes,
+    pair_modules,
     search_options,
 )
 from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Export, Output
-from nmt.exchange.samples import MOST
+from nmt.exchange.proof import MOST
 from nmt.exchange.site_positions import SitePositions
 from nmt.model.transformer import Transformer
 from nmt.modeldir import SETTINGS_BESIDE, Trained
@@ -47,7 +47,7 @@ def prepare(trained: Trained) -> Export:
 
     def write(directory: Path, precision: str) -> EngineScorer:
         scorer = write_weights(trained, naming, sites, directory, precision)
-        files = model_card.files(trained) | {
+        files = model_card.list_files(trained) | {
             "source.json": manifest.dump(trained.source.to_json()),
             "target.json": manifest.dump(trained.target.to_json()),
             "facts.json": manifest.dump(trained.facts),
@@ -58,7 +58,7 @@ def prepare(trained: Trained) -> Export:
         return scorer
 
     most = naming.target.longest and naming.target.longest - 1
-    code = partial(model_card.program, trained, most=most)
+    code = partial(model_card.write_program, trained, most=most)
     return Export(trained, write, code)
 
 
@@ -67,8 +67,8 @@ def fit(trained: Trained) -> tuple[Naming, Mapping[str, SitePositions]]:
     sites = read_positions(trained.settings, trained.model)
     vocabularies = trained.source.vocabulary, trained.target.vocabulary
     tables = sites["encoder"].limit, sites["decoder"].limit
-    languages = prefixes(trained.settings.decode, *vocabularies)
-    sides = map(SideNames, names(*vocabularies), tables, languages)
+    languages = list_prefixes(trained.settings.decode, *vocabularies)
+    sides = map(SideNames, name_ids(*vocabularies), tables, languages)
     return Naming(*sides), sites
 
 
@@ -80,7 +80,7 @@ def write_weights(
     precision: str,
 ) -> EngineScorer:
     """Write CTranslate2's files into a new directory, and open it."""
-    spec = specification(trained, sites, naming)
+    spec = make_specification(trained, sites, naming)
     spec.optimize(quantization=precision)
     directory.mkdir()
     spec.save(str(directory))
@@ -104,7 +104,7 @@ def read_positions(settings: Settings, model: Transformer) -> dict[str, SitePosi
     }
 
 
-def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: Naming) -> Any:
+def make_specification(trained: Trained, sites: Mapping[str, SitePositions], naming: Naming) -> Any:
     """The TransformerSpec of a model, with these positions."""
     from ctranslate2 import specs
 
@@ -125,7 +125,7 @@ def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: 
     spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
     _fill(spec.decoder.projection, model.output)
-    for name, parts in modules(shape):
+    for name, parts in pair_modules(shape):
         _fill(_part(spec, name), *map(model.get_submodule, parts))
     spec.decoder.start_from_zero_embedding = not shape.target_bos
     for name in STACKS:
@@ -168,7 +168,7 @@ def _set_positions(stack: Any, positions: SitePositions, *, both_sides: bool) ->
             attention.relative_position_keys = _array(positions.keys[number])
             attention.relative_position_values = _array(positions.values[number])
         if positions.bias is not None:
-            buckets = t5_buckets(positions.bias[number], both_sides)  # [buckets, heads]
+            buckets = make_t5_buckets(positions.bias[number], both_sides)  # [buckets, heads]
             attention.relative_attention_bias = _array(buckets)
             most = len(buckets)  # beyond the buckets of one distance each
             attention.relative_attention_max_distance = np.dtype("int32").type(most)
@@ -176,7 +176,7 @@ def _set_positions(stack: Any, positions: SitePositions, *, both_sides: bool) ->
             attention.queries_scale = np.dtype("float32").type(positions.scale)
 
 
-def t5_buckets(by_distance: Tensor, both_sides: bool) -> Tensor:
+def make_t5_buckets(by_distance: Tensor, both_sides: bool) -> Tensor:
     """Biases by distance [heads, 2 n - 1] as a table of T5 [buckets, heads].
 
     The first half of a side's buckets is for the distances 0 .. n - 1, one each; the second half is

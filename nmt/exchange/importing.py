@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nmt import foreign
 from nmt.config.check import NonNegativeInt, fit
 from nmt.errors import Exit, UserError
-from nmt.exchange import argos, ctranslate2_read, marian_directory, proof, transformers_read
-from nmt.exchange.interface import CERTIFICATE, Imported, invalid
-from nmt.foreign import (
-    CONFIG,
-    CTRANSLATE2_WEIGHTS,
-    IMPORT,
-    IMPORT_FILE,
-    READABLE,
-    model_type,
-    recognise,
+from nmt.exchange import (
+    argos,
+    ctranslate2_read,
+    marian_directory,
+    model_card,
+    proof,
+    transformers_read,
 )
+from nmt.exchange.interface import CERTIFICATE, Imported, invalid
 from nmt.modeldir import in_file
 from nmt.system import manifest
 
@@ -35,15 +34,15 @@ def check(path: Path) -> None:
         if name is not None and not Path(name[2]).parent.is_dir():
             advice = f"if the Hugging Face hub has it: hf download {name[2]} --local-dir {name[3]}"
         raise UserError(f"{path}: no such directory; {advice}", Exit.NO_INPUT)
-    kind = recognise(path)
-    if kind is not None and kind.advice not in (IMPORT, IMPORT_FILE):
+    kind = foreign.recognise(path)
+    if kind is not None and kind.advice not in (foreign.IMPORT, foreign.IMPORT_FILE):
         raise invalid(path, f"{kind.name}; {kind.advice}")
-    if kind is not None and kind.advice == IMPORT_FILE and path.is_dir():
+    if kind is not None and kind.advice == foreign.IMPORT_FILE and path.is_dir():
         raise invalid(path, f"holds {kind.name}; name the file itself")
-    if not path.is_dir() and (kind is None or kind.advice == IMPORT):
-        raise invalid(path, f"a file; give its directory, {path.parent}; {READABLE}")
-    if kind is None and not (path / CONFIG).exists():
-        raise invalid(path, f"holds no {CONFIG} and no known model; {READABLE}")
+    if not path.is_dir() and (kind is None or kind.advice == foreign.IMPORT):
+        raise invalid(path, f"a file; give its directory, {path.parent}; {foreign.READABLE}")
+    if kind is None and not (path / foreign.CONFIG).exists():
+        raise invalid(path, f"holds no {foreign.CONFIG} and no known model; {foreign.READABLE}")
 
 
 def unpack(path: Path, directory: Path) -> Path:
@@ -73,9 +72,9 @@ def read(
         stated = manifest.read(certificate).get("longest_trained_source")
         with in_file(certificate):
             trained_length = fit(NonNegativeInt | None, stated, "longest_trained_source")
-    if languages and model_type(directory) != "m2m_100":
+    if languages and foreign.model_type(directory) != "m2m_100":
         raise UserError("--languages: only M2M100 and NLLB name them by pieces; leave it out")
-    if (directory / CTRANSLATE2_WEIGHTS).is_file():
+    if (directory / foreign.CTRANSLATE2_WEIGHTS).is_file():
         return ctranslate2_read.read(directory, trained_length)
     if any(directory.glob("*.npz")):
         return marian_directory.read(directory, trained_length)
@@ -96,5 +95,5 @@ def certify(imported: Imported, lines: Sequence[str] | None = None) -> dict[str,
         return {"compared_with": None}
     scorer = imported.scorer()
     certificate = proof.certify(proof.translate_samples(imported.trained, scorer, lines), scorer)
-    proof.report(certificate)
+    model_card.report(certificate)
     return certificate

@@ -21,8 +21,7 @@ from nmt.errors import UserError
 from nmt.exchange import marian_npz, marian_weights, model_card
 from nmt.exchange.ctranslate2_names import Naming, SideNames
 from nmt.exchange.ctranslate2_write import CTranslate2Scorer
-from nmt.exchange.export_engines import MARIAN_NPZ
-from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Export, Imported, invalid
+from nmt.exchange.interface import CTRANSLATE2, MARIAN_NPZ, EngineScorer, Export, Imported, invalid
 from nmt.exchange.marian_weights import (
     ABSENT,
     EOS_PIECE,
@@ -32,8 +31,14 @@ from nmt.exchange.marian_weights import (
     number_marian,
     number_pieces,
 )
-from nmt.exchange.requirements import component_order, sentencepiece_of
-from nmt.exchange.settings import UNNAMED, make_trained, order_pieces, read_unigram, settings_of
+from nmt.exchange.settings import (
+    UNNAMED,
+    make_trained,
+    order_pieces,
+    read_unigram,
+    sentencepiece_of,
+    settings_of,
+)
 from nmt.modeldir import Trained
 from nmt.system import manifest
 from nmt.text.side import Side
@@ -116,7 +121,7 @@ def prepare(trained: Trained) -> Export:
         names = [name for name in vocabularies if name.startswith("vocab.")]
         decoder = {"models": [NAME], "vocabs": [names[0], names[-1]], "relative-paths": True}
         decoder |= marian_npz.to_search(trained.settings.decode)
-        tensors = marian_weights.to_engine(trained, component_order(trained.model), ids, MARIAN)
+        tensors = marian_weights.to_engine(trained, ids, MARIAN)
         npz = marian_npz.write(tensors, trained.settings.model, [side.size for side in ids])
         files = {DECODER: marian_npz.dump(decoder), NAME: npz}
         for name, data in {**vocabularies, **files}.items():

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from nmt.config.settings import Model
+from nmt.encodings.input.absolute import Absolute
 from nmt.exchange.interface import invalid
+from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained, in_file
 from nmt.text.vocab import BOS, EOS, PAD, SPECIALS, Vocabulary
 
@@ -138,7 +140,7 @@ def number_opus(*vocabularies: Vocabulary) -> list[EngineIds]:
     ]
 
 
-def names(shape: Model, format: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+def pair_names(shape: Model, format: int) -> Iterator[tuple[str, tuple[str, ...]]]:
     """nmt's name of each tensor, and its possible names in a format.
 
     Those of Hugging Face are without "model."; a shared layer comes once for each pass.
@@ -168,7 +170,7 @@ def to_nmt(
     the model is made; so is a missing one.
     """
     in_nmt = {**tensors}
-    for name, possible in names(shape, format):
+    for name, possible in pair_names(shape, format):
         copies = {n: in_nmt.pop(n) for n in possible if n in in_nmt}
         for first, tensor in [*copies.items()][:1]:
             if not torch.isfinite(tensor).all():
@@ -185,15 +187,10 @@ def to_nmt(
     return in_nmt
 
 
-def to_engine(
-    trained: Trained, order: Tensor, ids: Sequence[EngineIds], format: int
-) -> dict[str, Tensor]:
-    """The inverse of `to_nmt`; a tensor with several names gets the first.
-
-    `order` [dim]: see `requirements.component_order`.
-    """
-    tensors: dict[str, Tensor] = {}
-    for name, possible in names(trained.settings.model, format):
+def to_engine(trained: Trained, ids: Sequence[EngineIds], format: int) -> dict[str, Tensor]:
+    """The inverse of `to_nmt`; a tensor with several names gets the first."""
+    order, tensors = _component_order(trained.model), dict[str, Tensor]()
+    for name, possible in pair_names(trained.settings.model, format):
         values: Tensor = trained.model.get_parameter(name)
         side = _side(name, ids)
         module, kind = name.split(".")[-2:]
@@ -211,3 +208,22 @@ def _side(name: str, ids: Sequence[EngineIds]) -> EngineIds | None:
     if name.startswith("source_embedding."):
         return ids[0]
     return ids[1] if name.startswith(("target_embedding.", "output.")) else None
+
+
+def find_sinusoids(model: Transformer, site: str) -> Absolute | None:
+    """The sinusoids of a site, if they are its only encoding."""
+    encodings = list(model.sites[site])
+    return encodings[0] if len(encodings) == 1 and isinstance(encodings[0], Absolute) else None
+
+
+def _component_order(model: Transformer) -> Tensor:
+    """The index of nmt's component at each index of the engine's vectors [dim].
+
+    If sines and cosines alternate in nmt, they come in halves in the engine. With all vectors
+    between the layers in that order, too, the model computes the same.
+    """
+    sinusoids = find_sinusoids(model, "decoder")
+    components = torch.arange(model.source_embedding.embedding_dim)
+    if sinusoids is None or sinusoids.layout == "halves":
+        return components
+    return torch.cat([components[0::2], components[1::2]])

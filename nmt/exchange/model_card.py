@@ -6,6 +6,7 @@ translates where nmt is not installed. Like `nmt-translate`, it normalises a lin
 the pieces (curly quotes as Moses joins them).
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from omegaconf import OmegaConf
 
 from nmt import __version__
-from nmt.exchange import proof
-from nmt.exchange.ctranslate2_names import is_ranked_anew, prefixes
-from nmt.exchange.export_engines import ExportEngine
-from nmt.exchange.interface import Export
+from nmt.exchange.ctranslate2_names import is_ranked_anew, list_prefixes
+from nmt.exchange.interface import Export, ExportEngine
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
 from nmt.text.bpe import Bpe
@@ -25,9 +24,11 @@ from nmt.text.languages import languages_of, short_code
 from nmt.text.tokenizer import CONTROL, INVISIBLE
 from nmt.text.unigram import CODE, MarianSegmenter, Unigram, language_codes
 
+log = logging.getLogger(__name__)
 
-def card(
-    form: Export,
+
+def write_card(
+    prepared: Export,
     engine: ExportEngine,
     certificate: Mapping[str, Any],
     path: str,
@@ -35,7 +36,7 @@ def card(
     license: str | None = None,
 ) -> bytes:
     """The text of README.md for a model that was written to a path."""
-    trained = form.trained
+    trained = prepared.trained
     languages = _languages(trained)
     front: dict[str, Any] = {
         "language": languages,
@@ -46,18 +47,18 @@ def card(
     }
     source, *targets = (f"`{code}`" for code in languages or [""])
     sides = trained.source.vocabulary, trained.target.vocabulary
-    before = next(iter(prefixes(trained.settings.decode, *sides)[0]), None)
+    before = next(iter(list_prefixes(trained.settings.decode, *sides)[0]), None)
     codes = [*language_codes(trained.source.vocabulary)]
     text = render(
         "model_card.jinja",
         front=OmegaConf.to_yaml(OmegaConf.create({k: v for k, v in front.items() if v})),
         pair=f" from {source} to {', '.join(targets)}" if targets else "",
-        code=form.code and form.code(path),
+        code=prepared.code and prepared.code(path),
         example=" ".join([*codes[: before is None], EXAMPLE]),
-        sentences=proof.sentences(certificate),
+        sentences=write_sentences(certificate),
         decode=trained.settings.decode,
         version=__version__,
-        form=form,
+        prepared=prepared,
         engine=engine,
         title=title,
         path=path,
@@ -65,6 +66,17 @@ def card(
         codes=codes,
     )
     return text.encode(errors="replace")
+
+
+def report(certificate: Mapping[str, Any]) -> None:
+    """Log a certificate, sentence by sentence."""
+    for sentence in write_sentences(certificate):
+        log.info("%s", sentence)
+
+
+def write_sentences(certificate: Mapping[str, Any]) -> list[str]:
+    """A certificate in words, most important first."""
+    return render("certificate.jinja", all=certificate).strip().split("\n")
 
 
 def render(template: str, **values: Any) -> str:
@@ -98,7 +110,9 @@ CODES, PIECES = "bpe.codes", "bpe.vocabulary"  # of the source, in the formats o
 NO_MERGE = "\u2581 \u2581"  # of what no normalised text has: subword-nmt reads no empty list
 
 
-def program(trained: Trained, directory: str, most: int | None, classes: Sequence[str] = ()) -> str:
+def write_program(
+    trained: Trained, directory: str, most: int | None, classes: Sequence[str] = ()
+) -> str:
     """The Python for a directory, of CTranslate2 or of classes of transformers.
 
     `most`: pieces of the longest output for which it has positions; None: any number. For
@@ -108,7 +122,7 @@ def program(trained: Trained, directory: str, most: int | None, classes: Sequenc
     source, target = trained.source.segmenter, trained.target.segmenter
     decode = trained.settings.decode.by_beam()
     sides = trained.source.vocabulary, trained.target.vocabulary
-    source_prefix, target_prefix = prefixes(decode, *sides)
+    source_prefix, target_prefix = list_prefixes(decode, *sides)
     return render(
         "card_code.jinja",
         directory=directory,
@@ -134,7 +148,7 @@ def program(trained: Trained, directory: str, most: int | None, classes: Sequenc
     )
 
 
-def files(trained: Trained) -> dict[str, bytes]:
+def list_files(trained: Trained) -> dict[str, bytes]:
     """The files, by name, that the Python reads in addition to CTranslate2's; and target.spm."""
     written = {
         f"{name}.spm": side.segmenter.model

@@ -5,28 +5,27 @@ sentences on the card, and those in the log.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 import torch
-from jinja2 import Template
 from torch import Tensor, nn
 
 from nmt import build
+from nmt.decode.sources import within_table
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
-from nmt.exchange import samples
 from nmt.exchange.interface import EngineScorer, Output
-from nmt.exchange.samples import SampleLine
-from nmt.modeldir import Trained
+from nmt.modeldir import USUAL_LENGTH, Trained
 from nmt.system.progress import track
+from nmt.text.side import Side
 from nmt.text.tokenizer import normalise
-from nmt.text.vocab import BOS, EOS
+from nmt.text.unigram import SPACE
+from nmt.text.vocab import BOS, EOS, SPECIALS
 
 LOG_PROBS = 1e-4  # largest difference of two log-probabilities in float32 that passes
 TIE = 1e-4  # largest difference of two log-probabilities that rounding may reverse
@@ -34,8 +33,24 @@ IMPOSSIBLE = -1e9  # the logit of an id whose probability is 0
 BEAM = 4
 SEARCHES = {"greedy": 1, f"beam_{BEAM}": BEAM}  # name in the certificate -> beam
 WINDOW = 8  # lines that are searched together; progress is shown after each window
+BEYOND = 300  # pieces of the longest samples; more where training had more
+LONG = 6  # samples that are longer than what was trained on
+MOST = 1024  # pieces of a sample, whatever was trained on
+MADE_UP = 40  # lines, if the user has none
+LARGE = 150_000_000  # parameters; of a larger model, LONG and MADE_UP are fewer in proportion
+LONGEST_MADE_UP = 60  # pieces of such a line
+RATIO = 1.5  # pieces of an output, for each of the source, and ROOM besides
+ROOM = 20
 
 log = logging.getLogger(__name__)
+
+
+class SampleLine(NamedTuple):
+    """A line of the source, as it is translated."""
+
+    line: str
+    ids: list[int]  # in nmt, without eos
+    limit: int  # pieces that its translation may have
 
 
 class SampleTranslations(NamedTuple):
@@ -52,13 +67,13 @@ def translate_samples(
     trained: Trained, scorer: EngineScorer, lines: Sequence[str] | None
 ) -> SampleTranslations:
     """Choose samples that fit a model and an engine, and translate them by nmt."""
-    chosen, left_out = samples.choose_samples(trained, scorer, lines)
+    chosen, left_out = choose_samples(trained, scorer, lines)
     longest = max(len(sample.ids) for sample in chosen)
     log.info(
         "comparing with %s on %s lines of up to %s pieces; this takes most of the time",
         scorer.library.module, len(chosen), f"{longest:,}",
     )  # fmt: skip
-    scored, searched = (without_ids(trained, ids) for ids in (scorer.absent, scorer.barred))
+    scored, searched = (bar_ids(trained, ids) for ids in (scorer.absent, scorer.barred))
     outputs = {name: _search(searched, chosen, name) for name in SEARCHES}
     return SampleTranslations(scored, searched, chosen, left_out, outputs)
 
@@ -69,11 +84,11 @@ def _search(trained: Trained, chosen: Sequence[SampleLine], name: str) -> list[O
         trained.settings.decode.by_beam(),
         beam_size=SEARCHES[name],
         alpha=0.0,
-        max_length_ratio=samples.RATIO,
-        max_length_offset=samples.ROOM,
+        max_length_ratio=RATIO,
+        max_length_offset=ROOM,
         precision="float32",
         split="lines",
-        max_source=samples.MOST,
+        max_source=MOST,
         window=WINDOW,
     )
     translations = Translator.of(trained, decode).translate([sample.line for sample in chosen])
@@ -142,19 +157,7 @@ def measure(expected: SampleTranslations, scorer: EngineScorer) -> dict[str, Any
     }
 
 
-def report(certificate: Mapping[str, Any]) -> None:
-    """Log a certificate, sentence by sentence."""
-    for sentence in sentences(certificate):
-        log.info("%s", sentence)
-
-
-def sentences(certificate: Mapping[str, Any]) -> list[str]:
-    """A certificate in words, most important first."""
-    text = Path(__file__).with_name("certificate.jinja").read_text(encoding="utf-8")
-    return Template(text, trim_blocks=True).render(all=certificate).strip().split("\n")
-
-
-def without_ids(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE) -> Trained:
+def bar_ids(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE) -> Trained:
     """A model in which some ids have this logit, hence no probability."""
     if not ids:
         return trained
@@ -174,7 +177,7 @@ def _compare_log_probs(expected: SampleTranslations, scorer: EngineScorer) -> di
     """
     model, draw = expected.trained.model, Random(2)
     sources = [sample.ids for sample in expected.samples]
-    made_up = [samples.random_ids(expected.trained.target, draw, len(ids)) for ids in sources]
+    made_up = [draw_ids(expected.trained.target, draw, len(ids)) for ids in sources]
     targets = [*(output.ids for output in expected.outputs["greedy"]), *made_up]
     tables = (model.limits(training=False).target, scorer.longest_target)
     most = min((n for n in tables if n is not None), default=None)
@@ -266,3 +269,74 @@ def log_probs(model: Any, source: list[int], target: list[int]) -> Tensor:
         torch.tensor([ids], device=device) for ids in ([*source, EOS], [BOS, *target])
     )
     return model(source_ids, before)[0].float().log_softmax(-1).cpu()
+
+
+def choose_samples(
+    trained: Trained, scorer: EngineScorer, lines: Sequence[str] | None = None
+) -> tuple[list[SampleLine], int]:
+    """The lines of a user, or made-up ones, and some that are longer than in training.
+
+    The longer ones are lines of the user joined, and made-up lines of up to BEYOND pieces; an
+    unknown length of training counts as USUAL_LENGTH. Empty lines are left out, and those that are
+    too long for the encoding or the engine, or whose translation might be; the second value counts
+    them. Raises UserError (65) if none remains.
+    """
+    side, tables = trained.source, trained.model.limits(training=False)
+    trained_length = trained.facts["longest_source"] or USUAL_LENGTH
+    share = min(1, LARGE / sum(weight.numel() for weight in trained.model.parameters()))
+    made_up, long = (max(1, round(share * number)) for number in (MADE_UP, LONG))
+    bounds = [n - 1 for n in (tables.source, scorer.longest_source) if n is not None]
+    most = scorer.longest_target
+    if most is not None and (tables.target is None or tables.target > most):
+        bounds.append(int((most - 1 - ROOM) / RATIO))
+    room = min([*bounds, MOST])
+    longest = max(BEYOND, trained_length + trained_length // 4)
+    draw = Random(1)
+    if lines is None:
+        usual = max(1, min(trained_length, room, LONGEST_MADE_UP))
+        texts = [draw_line(side, draw, draw.randint(1, usual)) for _ in range(made_up)]
+    else:
+        texts = [*lines, *_join_lines(side, lines, trained_length, long)]
+    for step in range(1, long + 1):
+        length = trained_length + (longest - trained_length) * step // long
+        texts.append(draw_line(side, draw, max(1, min(length, room))))
+    samples = []
+    for text in texts:
+        ids = side.ids(side.protection.line(text).text)[:-1]
+        if 0 < len(ids) <= room:
+            limit = within_table(int(RATIO * len(ids)) + ROOM, tables.target)
+            samples.append(SampleLine(text, ids, limit))
+    if not samples:
+        raise UserError("no sample is short enough for the encoding; shorten --samples", Exit.DATA)
+    return samples, len(texts) - len(samples)
+
+
+def draw_line(side: Side, draw: Random, length: int) -> str:
+    """A line of about so many pieces, drawn at random."""
+    pieces = draw_ids(side, draw, length)
+    line = _line(side, pieces)
+    divided = len(side.ids(line)) - 1
+    if divided > length:  # as it is where a vocabulary has pieces of both languages
+        line = _line(side, pieces[: max(1, length * length // divided)])
+    return line
+
+
+def draw_ids(side: Side, draw: Random, length: int) -> list[int]:
+    """So many ids of pieces, drawn at random."""
+    return draw.choices(range(SPECIALS, len(side.vocabulary)), k=length)
+
+
+def _line(side: Side, pieces: list[int]) -> str:
+    return " ".join(side.text(pieces).replace(SPACE, " ").split())
+
+
+def _join_lines(side: Side, lines: Sequence[str], trained_length: int, number: int) -> list[str]:
+    """Up to `number` lines of consecutive ones, each longer than in training."""
+    texts = [""]
+    for line in lines:
+        if len(side.ids(texts[-1])) - 1 > trained_length:
+            texts.append("")
+        if len(texts) > number:
+            break
+        texts[-1] = f"{texts[-1]} {line}".strip()
+    return [text for text in texts[:-1] if text not in lines]

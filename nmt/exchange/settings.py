@@ -101,6 +101,12 @@ def read_unigram(kind: type[Unigram], path: Path, language: str) -> Unigram:
         raise invalid(path, "no SentencePiece model") from None
 
 
+def sentencepiece_of(side: Side) -> bytes:
+    """The SentencePiece model of a side that `exporting.prepare` checked."""
+    assert isinstance(side.segmenter, Unigram)
+    return side.segmenter.model
+
+
 def warn_of_left_out(path: Path, values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
     """Log the search settings of a file that are not taken over; `usual`: without effect."""
     left_out = [f"{k}={values[k]}" for k, v in usual.items() if values.get(k, v) not in (v, None)]

@@ -27,7 +27,7 @@ NLLB = M2M100[0], "NllbTokenizer"
 TOKENIZERS = M2M100[1], NLLB[1], f"{NLLB[1]}Fast", "TokenizersBackend", None
 
 
-def classes(directory: Path) -> tuple[str, str]:
+def find_classes(directory: Path) -> tuple[str, str]:
     """The classes of transformers for the model and the tokenizer of a directory.
 
     UserError (65) for other classes, which may compute something else or add other pieces.
@@ -70,7 +70,7 @@ def open_tokenizer(directory: Path, **options: Any) -> Any:
     for path in (file for pattern in JSON for file in sorted(directory.glob(pattern))):
         manifest.read(path, None)  # transformers passes over some that it refuses
     with in_transformers(directory) as transformers:
-        kind = getattr(transformers, classes(directory)[1])
+        kind = getattr(transformers, find_classes(directory)[1])
         return kind.from_pretrained(directory, local_files_only=True, **options)
 
 
@@ -80,7 +80,7 @@ def open_model(directory: Path) -> Any:
     transformers itself draws missing weights at random.
     """
     with in_transformers(directory) as transformers:
-        kind = getattr(transformers, classes(directory)[0])
+        kind = getattr(transformers, find_classes(directory)[0])
         model, report = kind.from_pretrained(
             directory,
             local_files_only=True,

@@ -16,7 +16,7 @@ from torch import Tensor
 from nmt.config.settings import Model
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import UserError
-from nmt.exchange import export_engines, marian_weights
+from nmt.exchange import interface, marian_weights
 from nmt.exchange.interface import TRANSFORMERS, Imported, invalid
 from nmt.exchange.marian_weights import ABSENT, BIAS, HUGGING_FACE, OUTPUT, EngineIds, number_pieces
 from nmt.exchange.settings import (
@@ -33,7 +33,7 @@ from nmt.exchange.transformers_engine import (
     MARIAN,
     TOKENIZER_CONFIG,
     TransformersScorer,
-    classes,
+    find_classes,
     language_id,
     open_model,
     open_tokenizer,
@@ -81,7 +81,7 @@ def read(
     table of positions does not tell. `languages`: of source and target, in M2M100 and NLLB; None:
     those of the tokenizer's config.
     """
-    is_marian = classes(directory) == MARIAN
+    is_marian = find_classes(directory) == MARIAN
     for name in ("source.spm", "target.spm") if is_marian else (SPM,):
         if not (directory / name).exists():
             advice = "copy it from the model that this one was made of"
@@ -102,7 +102,7 @@ def read(
     config, generation = model.config.to_dict(), model.generation_config.to_dict()
     tensors = _read_tensors(directory, model)
     ids = _number_sides(directory, tokenizer, generation["decoder_start_token_id"], tensors)
-    architecture = export_engines.MARIAN if is_marian else export_engines.M2M100
+    architecture = interface.MARIAN if is_marian else interface.M2M100
     share = {} if is_marian else {"share_encoder_decoder_embeddings": True}
     shape = read_shape(directory / CONFIG, config | share)
     shape["norm"] = architecture.model["norm"]

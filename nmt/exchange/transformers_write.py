@@ -15,8 +15,7 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import marian_weights, model_card
 from nmt.exchange.interface import EngineScorer, Export
 from nmt.exchange.marian_weights import BIAS, HUGGING_FACE, OUTPUT, EngineIds, number_opus
-from nmt.exchange.requirements import component_order, sentencepiece_of
-from nmt.exchange.settings import UNNAMED, warn_of_length_penalty
+from nmt.exchange.settings import UNNAMED, sentencepiece_of, warn_of_length_penalty
 from nmt.exchange.transformers_engine import (
     M2M100,
     MARIAN,
@@ -46,7 +45,7 @@ def prepare_marian(trained: Trained) -> Export:
     return Export(
         trained,
         partial(_write, trained, MARIAN, ids, _tokenizer_of_marian(trained, ids)),
-        lambda path: model_card.program(trained, path, most, MARIAN),
+        lambda path: model_card.write_program(trained, path, most, MARIAN),
     )
 
 
@@ -71,7 +70,7 @@ def prepare_m2m100(trained: Trained) -> Export:
     return Export(
         trained,
         partial(_write, trained, classes, ids, tokenizer),
-        partial(model_card.program, trained, most=None, classes=classes),
+        partial(model_card.write_program, trained, most=None, classes=classes),
     )
 
 
@@ -98,7 +97,7 @@ def _write(
     special |= {"eos_token_id": eos, "forced_eos_token_id": eos}
     config = special | _config_of(trained.settings.model, ids, positions)
     search = special | _generation_of(trained.settings.decode, ids[1], positions)
-    tensors = marian_weights.to_engine(trained, component_order(trained.model), ids, HUGGING_FACE)
+    tensors = marian_weights.to_engine(trained, ids, HUGGING_FACE)
     bias = tensors.pop(BIAS)[None]
     tensors = {n if n == OUTPUT else f"model.{n}": t for n, t in tensors.items()}
     tensors |= {BIAS: bias} if classes == MARIAN else {}

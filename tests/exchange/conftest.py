@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt.exchange import ctranslate2_write, samples
+from nmt.exchange import ctranslate2_write, proof
 from nmt.modeldir import Trained
 
 
@@ -10,7 +10,7 @@ from nmt.modeldir import Trained
 def few_samples(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples and tables as a module's FEW says."""
     for name, value in getattr(request.module, "FEW", {}).items():
-        monkeypatch.setattr(ctranslate2_write if name == "LONGEST" else samples, name, value)
+        monkeypatch.setattr(ctranslate2_write if name == "LONGEST" else proof, name, value)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ import nmt
 from nmt.build import set_languages
 from nmt.config.settings import with_decode
 from nmt.decode.translator import Translator
-from nmt.exchange import ctranslate2_engine, ctranslate2_write, model_card, samples
+from nmt.exchange import ctranslate2_engine, ctranslate2_write, model_card, proof
 from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
 from nmt.text.bpe import Bpe
@@ -147,7 +147,7 @@ def test_the_lines_translate_as_nmt_does(
         "<BT> a{a.b}. <BT>",
         *(f">>{code}<< {LINES[0]}" for code in ("fr", "nl", "xx")),
     ]
-    code = model_card.program(trained, str(tmp_path / "made"), None)
+    code = model_card.write_program(trained, str(tmp_path / "made"), None)
     expected = nmt.translate(trained, lines)
     assert len(set(expected)) > 4
     assert without_nmt(code, lines, monkeypatch) == expected
@@ -186,7 +186,7 @@ def test_code_that_searches_says_that_nmt_translate_samples(tmp_path: Path) -> N
 
 def test_what_stands_in_the_lines_of_a_model_is_a_literal() -> None:
     name = "a\"b'c\\\n\U0001f600"
-    code = model_card.program(of_bpe(), name, 7)
+    code = model_card.write_program(of_bpe(), name, 7)
     assert code.isascii() and "min(int(0.5 * len(pieces)) + 1, 7)" in code
     (line,) = [line for line in code.split("\n") if line.startswith("directory = ")]
     names: dict[str, Any] = {"Path": str}
@@ -206,14 +206,14 @@ def test_the_options_are_all_that_is_to_be_told(tmp_path: Path) -> None:
 
 
 def test_merges_may_be_none() -> None:
-    files = model_card.files(of_letters("encoding=none"))
+    files = model_card.list_files(of_letters("encoding=none"))
     assert sorted(files) == ["bpe.codes"] and files["bpe.codes"].startswith(b"#version: 0.2\n\xe2")
 
 
 def test_those_for_transformers_normalise_and_end_as_nmt_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(samples, "ROOM", 2)
+    monkeypatch.setattr(proof, "ROOM", 2)
     shape = ("model.tie=target", "model.share_layers=true", "model.activation=gelu")
     trained = of_unigram("encoding=absolute", *shape, *SHORT, "decode.length_penalty=power")
     lines = [*LINES, ODD[2], "Ein </s> <pad> <unk> Hund."]

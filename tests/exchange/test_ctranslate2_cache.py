@@ -104,7 +104,7 @@ def test_an_export_is_for_its_checkpoint_its_precision_and_its_versions(
 @pytest.mark.slow
 def test_two_processes_at_once_export_once(saved: Path) -> None:
     program = (
-        "import sys; from nmt.exchange import samples; samples.MADE_UP, samples.LONG = 3, 1; "
+        "import sys; from nmt.exchange import proof; proof.MADE_UP, proof.LONG = 3, 1; "
         "from nmt.cli.translate import main; sys.exit(main(sys.argv[1:]))"
     )
     arguments = [str(saved), str(saved.with_name("in.txt")), "--engine", "auto", *SEARCH]

@@ -18,7 +18,7 @@ from nmt.config.settings import Decode, with_decode
 from nmt.decode.notes import Notes
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_write, engines, exporting, samples
+from nmt.exchange import ctranslate2_write, engines, exporting, proof
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
 from nmt.modeldir import Trained
 from nmt.system.resources import DeviceName
@@ -40,8 +40,8 @@ def certain(*words: str, ends: float = 0.5, letters: list[str] = LETTERS) -> Tra
 
 def exported(trained: Trained, directory: Path, precision: str = "float32") -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(samples, "BEYOND", 15)
-        patch.setattr(samples, "LONG", 1)
+        patch.setattr(proof, "BEYOND", 15)
+        patch.setattr(proof, "LONG", 1)
         patch.setattr(ctranslate2_write, "LONGEST", 200)
         exporting.export(trained, directory, LINES[:1], precision=precision)
     return directory

@@ -16,7 +16,7 @@ from nmt.cli.encodings import exportable
 from nmt.config.catalog import options_of
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_write, proof
-from nmt.exchange.ctranslate2_names import names
+from nmt.exchange.ctranslate2_names import name_ids
 from nmt.exchange.exporting import export
 from nmt.modeldir import SETTINGS_BESIDE, Trained
 from nmt.text.bpe import Bpe
@@ -155,7 +155,7 @@ def test_the_command_writes_what_ctranslate2_reads_and_needs_room_there_alone(
 
 
 def test_pieces_that_look_like_special_ids_are_no_special_ids(tmp_path: Path) -> None:
-    assert names(Vocabulary(["a", "<s>", "<s>_"]), Vocabulary(["</s>"])) == (
+    assert name_ids(Vocabulary(["a", "<s>", "<s>_"]), Vocabulary(["</s>"])) == (
         ["<blank>", "<s>__", "</s>_", "<unk>", "a", "<s>", "<s>_"],
         ["<blank>", "<s>__", "</s>_", "<unk>", "</s>"],
     )

@@ -103,7 +103,7 @@ def test_sinusoids_that_are_not_in_the_file_are_those_of_ctranslate2(tmp_path: P
     directory = tmp_path / "made"
     ctranslate2_write.prepare(trained).write(directory, "float32")
     naming, sites = ctranslate2_write.fit(trained)
-    spec = ctranslate2_write.specification(trained, sites, naming)
+    spec = ctranslate2_write.make_specification(trained, sites, naming)
     for stack in (spec.encoder, spec.decoder):
         stack.position_encodings.encodings = "__optional"
     spec.optimize()

@@ -20,7 +20,7 @@ from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import exporting, importing, proof, transformers_read
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine, load
-from nmt.exchange.export_engines import M2M100
+from nmt.exchange.interface import M2M100
 from nmt.system.resources import DeviceName
 from nmt.toy import pairs
 from tests.encodings.agreement import theirs

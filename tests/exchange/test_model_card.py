@@ -3,8 +3,8 @@
 import pytest
 
 from nmt.exchange import ctranslate2_write
-from nmt.exchange.export_engines import ENGINES
-from nmt.exchange.model_card import card
+from nmt.exchange.interface import ENGINES
+from nmt.exchange.model_card import write_card
 from nmt.modeldir import Trained
 from tests.encodings.agreement import theirs
 from tests.exchange.test_ctranslate2_export import made
@@ -30,8 +30,8 @@ FOUND = {
 
 
 def text_of(trained: Trained, *options: str) -> str:
-    form, engine = ctranslate2_write.prepare(trained), ENGINES["ctranslate2"]
-    return card(form, engine, FOUND, "its name", "my model", *options).decode()
+    prepared, engine = ctranslate2_write.prepare(trained), ENGINES["ctranslate2"]
+    return write_card(prepared, engine, FOUND, "its name", "my model", *options).decode()
 
 
 def test_the_hub_reads_its_front_matter() -> None:
