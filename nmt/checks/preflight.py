@@ -62,11 +62,11 @@ def _check_columns(settings: Settings, model: Transformer) -> None:
 def _check_training_text(settings: Settings, model: Transformer) -> None:
     """Refuse to join or to sample text whose columns would no longer fit, and missing borders."""
     data, offered = settings.data, columns_of(settings.data)
-    if data.join_within is not None and offered.get(data.join_within) != "sentence":
-        has = ", ".join(name for name, per in offered.items() if per == "sentence") or "none"
+    per_line = [name for name, per in offered.items() if per == "sentence"]
+    if data.join_within is not None and data.join_within not in per_line:
         raise UserError(
             f"data.join_within={data.join_within}: no column with an integer per line; this corpus "
-            f"has {has}; see data.columns"
+            f"has {', '.join(per_line) or 'none'}; see data.columns"
         )
     if data.join > 1 and model.columns:
         raise UserError(

@@ -150,7 +150,7 @@ class Sample(Positions):
         return range((length - 1) * (self.longest // self.test_length) + 1)
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
-        n = self._tokens(index, context)
+        n = context.key_positions.shape[1]  # in both kinds of sites all tokens so far
         available = self.longest if context.training else self.test_length
         if n > available:
             name = "longest" if context.training else "test_length"
@@ -158,12 +158,6 @@ class Sample(Positions):
         positions = self._draw(n, context) if context.training else self._fixed(index.device)
         rows = max(len(positions), len(index))
         return positions.expand(rows, -1).gather(1, index.expand(rows, -1))
-
-    @staticmethod
-    def _tokens(index: Tensor, context: Context) -> int:
-        if context.query_end is not None:
-            return max(context.query_end, context.key_positions.shape[1])
-        return int(index.max()) + 1 if index.numel() else 0
 
     def _draw(self, n: int, context: Context) -> Tensor:
         """[rows | 1, n]; padding gets the last position, so that no token loses one."""

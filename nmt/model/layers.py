@@ -213,65 +213,46 @@ def _multiply(real: nn.Linear, imaginary: nn.Linear, x: Tensor) -> Tensor:
     return torch.stack(parts, dim=1).flatten(0, 1)
 
 
-def _feedforward(config: Model) -> nn.Module:
-    return FeedForward(config) if config.feedforward == "real" else ComplexFeedForward(config)
+class Layer(nn.Module):
+    """Self-attention, attention to the source in a decoder, and feed-forward."""
 
-
-class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward."""
-
-    def __init__(self, config: Model) -> None:
+    def __init__(self, config: Model, decoder: bool) -> None:
         super().__init__()
-        self.attention = Attention(config.dim, config.heads, config.attention_dropout)
+        size = (config.dim, config.heads, config.attention_dropout)
+        self.attention = Attention(*size)
         self.around_attention = Residual(config)
-        self.feedforward = _feedforward(config)
+        if decoder:
+            self.cross = Attention(*size)
+            self.around_cross = Residual(config)
+        real = config.feedforward == "real"
+        self.feedforward = FeedForward(config) if real else ComplexFeedForward(config)
         self.around_feedforward = Residual(config)
-        self.without_residual = frozenset(config.drop_residual)
+        self.without_residual = frozenset(() if decoder else config.drop_residual)
 
-    def forward(self, x: Tensor, number: int, sites: Sequence[Site]) -> Tensor:
-        """[batch, source, dim] -> the same shape.
+    def forward(self, x: Tensor, number: int, sites: Sequence[Site], *memory: Tensor) -> Tensor:
+        """x [batch, length, dim] -> the same shape; a decoder gets the memory [batch, source, dim].
 
         `number`: of the layer, from 0; a shared layer has one for each pass. drop_residual counts
         from 1.
         """
-        (site,) = sites
         x = self.around_attention(
             x,
-            lambda y: self.attention(y, y, number, site),
+            lambda y: self.attention(y, y, number, sites[0]),
             keep=number + 1 not in self.without_residual,
         )
-        return self.around_feedforward(x, self.feedforward)
-
-
-class DecoderLayer(nn.Module):
-    """Masked self-attention, attention to the source, feed-forward."""
-
-    def __init__(self, config: Model) -> None:
-        super().__init__()
-        self.attention = Attention(config.dim, config.heads, config.attention_dropout)
-        self.around_attention = Residual(config)
-        self.cross = Attention(config.dim, config.heads, config.attention_dropout)
-        self.around_cross = Residual(config)
-        self.feedforward = _feedforward(config)
-        self.around_feedforward = Residual(config)
-
-    def forward(self, x: Tensor, number: int, sites: Sequence[Site], memory: Tensor) -> Tensor:
-        """x [batch, target, dim], memory [batch, source, dim] -> [batch, target, dim]."""
-        self_site, cross_site = sites
-        x = self.around_attention(x, lambda y: self.attention(y, y, number, self_site))
-        x = self.around_cross(x, lambda y: self.cross(y, memory, number, cross_site))
+        if memory:
+            x = self.around_cross(x, lambda y: self.cross(y, *memory, number, sites[1]))
         return self.around_feedforward(x, self.feedforward)
 
 
 class Stack(nn.Module):
     """`layers` passes through layers, and the norm after the last one."""
 
-    def __init__(self, config: Model, layers: int, make_layer: Callable[[], nn.Module]) -> None:
+    def __init__(self, config: Model, layers: int, decoder: bool) -> None:
         super().__init__()
         self.count = layers
-        self.layers = nn.ModuleList(
-            make_layer() for _ in range(1 if config.share_layers else layers)
-        )
+        count = 1 if config.share_layers else layers
+        self.layers = nn.ModuleList(Layer(config, decoder) for _ in range(count))
         final = config.norm == "pre"  # after post-norm layers nothing is left to normalise
         self.norm = nn.LayerNorm(config.dim, config.norm_epsilon) if final else nn.Identity()
         self.recompute = False  # layers in the backward pass, to save memory in training

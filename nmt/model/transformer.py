@@ -11,7 +11,7 @@ from nmt.encodings.base import Dims, Encoding, common_ranges, least
 from nmt.encodings.context import Context, causal, cross_step, decoding_step, whole
 from nmt.encodings.site import SiteEncodings, unread_projections
 from nmt.model.cache import State
-from nmt.model.layers import DecoderLayer, EncoderLayer, Stack, dropout
+from nmt.model.layers import Stack, dropout
 from nmt.system.products import Linear, rounded
 from nmt.text.vocab import BOS, EOS, PAD
 
@@ -40,8 +40,8 @@ class Transformer(nn.Module):
         self.source_embedding = nn.Embedding(source_size, config.dim)
         self.target_embedding = nn.Embedding(target_size, config.dim)
         self.output = Linear(config.dim, target_size)
-        self.encoder = Stack(config, config.encoder_layers, lambda: EncoderLayer(config))
-        self.decoder = Stack(config, config.decoder_layers, lambda: DecoderLayer(config))
+        self.encoder = Stack(config, config.encoder_layers, decoder=False)
+        self.decoder = Stack(config, config.decoder_layers, decoder=True)
         self.source_eos, self.target_bos = config.source_eos, config.target_bos
         self.source_language: int | None = None  # an id before each source
         self.target_language: int | None = None  # an id after bos, which nothing predicts

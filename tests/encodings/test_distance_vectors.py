@@ -19,7 +19,7 @@ from nmt.encodings.vectors.irpe import Irpe
 from nmt.encodings.vectors.tener import Tener
 from nmt.encodings.vectors.transformer_xl import TransformerXl
 from nmt.encodings.vectors.wavelet import Wavelet
-from nmt.model.layers import EncoderLayer
+from nmt.model.layers import Layer
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, equals_loops, pass_over, qkv, randomise
 
@@ -132,7 +132,7 @@ def test_tener_equals_the_formula(site: str, options: dict[str, Any]) -> None:
 
 def test_tener_takes_keys_from_the_input_itself(tiny: Callable[..., Transformer]) -> None:
     """Only those of self-attention, and other keys where the option says so."""
-    attention = cast(EncoderLayer, tiny("encoding=tener").encoder.layers[0]).attention
+    attention = cast(Layer, tiny("encoding=tener").encoder.layers[0]).attention
     x = torch.randn(2, 5, 16)
     assert torch.equal(attention._split(x, x, x)[1].transpose(1, 2).flatten(2), x)
     names = tiny("encoding=tener").state_dict()

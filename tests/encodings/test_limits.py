@@ -86,26 +86,6 @@ def test_sequences_up_to_the_limit_are_encoded_and_no_longer_ones(
 
 
 @pytest.mark.parametrize(
-    ("name", "at", "message"),
-    [
-        ("learned", {"shift": {"k": 100}}, "not even one token"),
-        ("learned", {"shift": {"k": 1, "test": 20}}, "not even one token"),
-        ("axial", {"index": {"start": -1}}, "not even one token"),
-        ("relative", {"graph": {"longest": 50}}, "not even one token"),
-        ("relative", {"column": {"name": "order"}}, "tau=null: a column may stand any distance"),
-    ],
-)
-def test_a_table_without_a_place_for_any_token_is_refused(
-    name: str, at: Any, message: str, settings_of: Callable[..., Settings]
-) -> None:
-    settings = settings_of("encoding=none")
-    settings.encoding = {name: {**TABLES[name], "at": at, "where": "encoder"}}
-    with pytest.raises(UserError) as e:
-        build.transformer(settings, 9, 9)
-    assert str(e.value).startswith(f"encoding.{name}: ") and message in str(e.value)
-
-
-@pytest.mark.parametrize(
     ("words", "longest"),
     [
         (["encoding=learned", "encoding.learned.size=555", "encoding.learned.at={shift:{k:500}}"],

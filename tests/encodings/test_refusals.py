@@ -43,6 +43,12 @@ ALONE = [  # heads have four components
     ("encoder", "per_language: {column: ''}", "column=: name the column"),
     ("encoder", "structural: {path: feature}", "longest=5: with 20 labels there are "),
     ("encoder", "graph_transformer: {longest: 12}", "more than 9,007,199,254,740,992 paths"),
+    # tables without a position, or a distance, of any token
+    ("encoder", "learned: {size: 12, at: {shift: {k: 100}}}", "learned: not even one token has"),
+    ("encoder", "learned: {size: 12, at: {shift: {k: 1, test: 20}}}", "not even one token"),
+    ("encoder", "axial: {at: {index: {start: -1}}}", "axial: not even one token has a position"),
+    ("encoder", "relative: {tau: null, longest: 12, at: {graph: {longest: 50}}}", "not even one"),
+    ("encoder", "relative: {tau: null, longest: 12, at: {column: {name: order}}}", "a column may"),
     # options that contradict each other, or the sizes of the model
     ("encoder", "axial: {first: 8}", "first=8: must be below the width 8"),
     ("encoder", "t5: {buckets: 30}", "buckets=30: must be a multiple of 4"),

@@ -17,7 +17,7 @@ from nmt.encodings.registry import create
 from nmt.encodings.site import SiteEncodings
 from nmt.encodings.vectors.irpe import Irpe
 from nmt.encodings.vectors.relative import Relative
-from nmt.model.layers import DecoderLayer, EncoderLayer
+from nmt.model.layers import Layer
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import dims, pass_over, qkv
 
@@ -145,9 +145,9 @@ def test_projections_that_nothing_reads_are_left_out(
 ) -> None:
     model = tiny(*arguments)
     for layer in model.encoder.layers:
-        attention = cast(EncoderLayer, layer).attention
+        attention = cast(Layer, layer).attention
         both = attention.query, attention.key
         assert sum(isinstance(p, torch.nn.Linear) for p in both) == projections
     for layer in model.decoder.layers:
-        cross = cast(DecoderLayer, layer).cross
+        cross = cast(Layer, layer).cross
         assert all(isinstance(p, torch.nn.Linear) for p in (cross.query, cross.key))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.model.layers import ComplexFeedForward, EncoderLayer, FeedForward, Stack
+from nmt.model.layers import ComplexFeedForward, FeedForward, Layer, Stack
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]
@@ -40,7 +40,7 @@ def test_dropping_a_residual_changes_that_pass_alone(shared: str, tiny: Make, id
     model = tiny("model.drop_residual=[2]", f"model.share_layers={shared}")
     passes: list[tuple[Tensor, Tensor]] = []  # what came in, what came out
     attended: list[Tensor] = []
-    for layer in cast(list[EncoderLayer], list(model.encoder.layers)):
+    for layer in cast(list[Layer], list(model.encoder.layers)):
         layer.around_attention.register_forward_hook(
             lambda _, given, result: passes.append((given[0], result))
         )

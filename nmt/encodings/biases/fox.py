@@ -4,9 +4,9 @@
 
 with x the input of the layer's attention, and one gate for each head: what lies further back is
 forgotten, and how fast depends on the words between. Gates start with b = 0 as in the authors' code
-(zhixuan-lin/forgetting-transformer) and Glorot's w as all projections here, where theirs are N(0,
-0.02^2). CABLE (Veisi, Amirzadeh, Mansourian 2025) adds the same: its -softplus(z), as the code of
-its authors has it (axiomlab/Cable), is log sigmoid(-z). Only its products q . k are not divided by
+(zhixuan-lin/forgetting-transformer), and w as all projections here (the authors: N(0, 0.02^2)).
+CABLE (Veisi, Amirzadeh, Mansourian 2025) adds the same: its -softplus(z), as in the code of its
+authors (axiomlab/Cable), is log sigmoid(-z). Only its products q . k are not divided by
 sqrt(head_dim), which scaled=false does.
 
 Defined for a decoder. In the cross-attention (our extension) a key has faded by the words from it
