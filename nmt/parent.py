@@ -12,10 +12,10 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig
 
 from nmt.config import check, compose
-from nmt.config.catalog import TITLES, Folders, chain_of, choices_of, quote, values_of
+from nmt.config.catalog import Folders, chain_of, choices_of, quote, values_of
 from nmt.config.compose import START, Experiment
 from nmt.config.data import TOY_KEYS, Data
-from nmt.config.hydra_conf import chosen_options
+from nmt.config.hydra_conf import typed_options
 from nmt.config.settings import freeze, is_path
 from nmt.errors import Exit, UserError
 from nmt.modeldir import CHECKPOINTS, CONFIG, read_config, read_settings
@@ -123,7 +123,7 @@ def _check_typed(
 
 def _choose_options(typed: Mapping[str, Override], folders: Folders) -> list[tuple[str, str]]:
     """List groups and options that are typed, and options that the files of these choose."""
-    options = [(g, o) for g in TITLES if g in typed for o in chosen_options(typed[g])]
+    options = typed_options(typed)
     for group, option in options:  # which grows: an experiment may choose a scale
         parts = [] if "$" in option else chain_of(group, option, folders)  # as data=${scale}_zhen
         for part in parts:
