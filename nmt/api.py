@@ -178,10 +178,9 @@ def score(
     fit(PositiveInt, batch_tokens, "batch_tokens")
     texts, translations = _parallel_lines(sources, targets)
     model = adapt(model, model.settings.decode)
+    streams, window = dict(columns or {}), max(1, len(translations))
     scored = score_translations(
-        *(model, texts, translations, dict(columns or {})),
-        batch_tokens=batch_tokens,
-        window=max(1, len(translations)),
+        model, texts, translations, streams, batch_tokens=batch_tokens, window=window
     )
     return [pair for pair in scored if pair is not None]  # all: too long ones are raised
 

@@ -86,8 +86,9 @@ def _first_page(manual: Manual, folders: Folders) -> list[str]:
         lines.append(f"  {group:<11} {defaults.get(group) or '-':<14} {count:>3}  {title}")
     lines.append("Keys of no group (KEY=VALUE), in brackets their defaults:")
     example = "encoding=relative" if "encoding" in manual.groups else "data=files"
+    lines += [*_root_keys(11), "", "Read on:"]
     return [
-        *(*lines, *_root_keys(11), "", "Read on:"),
+        *lines,
         f"  {manual.name} --help GROUP          options and keys of a group, as --help data",
         f"  {manual.name} --help GROUP=OPTION   what an option sets, as --help {example}",
         f"  {manual.name} --help all            all groups, options and keys",
