@@ -4,10 +4,7 @@ docs/python.md shows all of it at work. `nmt.NAME` imports this module, and so t
 first used: `import nmt` alone is quick.
 """
 
-import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,9 +61,8 @@ def translate(
     progress: Callable[[int], None] | None = None,
     **decode: Any,
 ) -> list[str]:
-    """Translate texts, mostly lines: one translation for each, in their order.
+    """Translate lines: one translation for each, in their order.
 
-    A text of several lines is translated line by line, and has the same breaks in its translation.
     `model` may be a list of models with equal vocabularies, which translate together by the mean of
     their probabilities; they search as the first was trained to. `decode` are keys of the group
     decode, as `beam_size=8, alpha=1.0`. `columns` are the integers of each line that encodings of
@@ -81,9 +77,7 @@ def translate(
     ['The woman reads a letter.']
     """
     options = (1, columns, target_prefixes, workers, engine, progress)
-    if columns or target_prefixes is not None:  # which belong to single lines
-        return [best.text for best, *_ in n_best(model, lines, *options, **decode)]
-    return list(_by_lines(_texts("lines", lines), lambda x: n_best(model, x, *options, **decode)))
+    return [best.text for best, *_ in n_best(model, lines, *options, **decode)]
 
 
 def translate_stream(
@@ -104,8 +98,8 @@ def translate_stream(
     ...         print(line)
     """
     translator = _translator(model, 1, workers, engine, decode)
-    search = partial(translator.translate, read_ahead=workers != 1)
-    return _by_lines(_texts("lines", lines), search)
+    translated = translator.translate(_single_lines("lines", lines), read_ahead=workers != 1)
+    return (best.text for best, *_ in translated)
 
 
 def n_best(
@@ -121,16 +115,17 @@ def n_best(
 ) -> list[list[Translation]]:
     """The n best translations of each line, best first, with their scores.
 
-    Takes and raises what `translate` does, but refuses texts of several lines. A score is the
-    log-probability over the length penalty. With `method="sample"` they are n samples in the order
+    Takes and raises what `translate` does. A score is the log-probability over the length penalty.
+    With `method="sample"` they are n samples in the order
     in which they were drawn, and a score is the log-probability alone; with `mbr=32` the n of 32
     candidates with the greatest expected chrF, which is their score.
     """
     needs = [] if target_prefixes is None else ["target prefixes"]
     translator = _translator(model, n, workers, engine, decode, needs)
-    texts, streams, prefixes = _single_lines("lines", lines), dict(columns or {}), target_prefixes
+    texts, streams = list(_single_lines("lines", lines)), dict(columns or {})
+    prefixes = target_prefixes
     if prefixes is not None:
-        prefixes = _single_lines("target_prefixes", prefixes)
+        prefixes = list(_single_lines("target_prefixes", prefixes))
     translated = list[list[Translation]]()
     for of_line in translator.translate(texts, n, streams, prefixes=prefixes, read_ahead=True):
         translated.append(of_line)
@@ -181,12 +176,11 @@ def score(
 
     (model,) = _models_to_run(model)
     fit(PositiveInt, batch_tokens, "batch_tokens")
-    texts, translations = _single_lines("sources", sources), _single_lines("targets", targets)
+    texts, translations = _parallel_lines(sources, targets)
     model = adapt(model, model.settings.decode)
+    streams, window = dict(columns or {}), max(1, len(translations))
     scored = score_translations(
-        *(model, texts, translations, dict(columns or {})),
-        batch_tokens=batch_tokens,
-        window=max(1, len(translations)),
+        model, texts, translations, streams, batch_tokens=batch_tokens, window=window
     )
     return [pair for pair in scored if pair is not None]  # all: too long ones are raised
 
@@ -211,7 +205,7 @@ def align(
     [(0, 0), (1, 1), (2, 2)]
     """
     translator = _translator(model, 1, 1, "nmt", decode)
-    texts, translations = _single_lines("sources", sources), _single_lines("targets", targets)
+    texts, translations = _parallel_lines(sources, targets)
     return translator.align(texts, translations, dict(columns or {}))
 
 
@@ -340,7 +334,7 @@ def prepare(settings: Settings) -> "Prepared":
 
 
 def list_encodings(config_dir: str | Path | None = None) -> list["EncodingFacts"]:
-    """All options of `encoding=`, by family, and those of a folder of your own."""
+    """All options of `encoding=`, by family, also of a folder of your own."""
     from nmt.config import catalog
 
     folders = () if config_dir is None else (Path(config_dir),)
@@ -356,33 +350,16 @@ def _texts(name: str, texts: Iterable[str]) -> Iterable[str]:
     return texts
 
 
-def _single_lines(name: str, texts: Iterable[str]) -> list[str]:
-    """The texts as a list; UserError for one of several lines, which has no single answer."""
-    lines = list(_texts(name, texts))
-    for number, text in enumerate(lines):
+def _single_lines(name: str, texts: Iterable[str]) -> Iterator[str]:
+    """Yield the texts; UserError for one of several lines, which has no single answer."""
+    for number, text in enumerate(_texts(name, texts)):
         if "\n" in text[:-1]:  # at its end, a text may have that of its line
             raise UserError(f"{name}[{number}]: {text[:20]!r} has several lines; give each alone")
-    return lines
+        yield text
 
 
-def _by_lines(
-    texts: Iterable[str], translate: Callable[[Iterable[str]], Iterable[list[Translation]]]
-) -> Iterator[str]:
-    """Yield the translation of each text, with the line breaks of a text of several lines.
-
-    `translate` yields the translations of each line, best first.
-    """
-    breaks = deque[list[str]]()  # of the texts that are being translated
-
-    def split_texts() -> Iterator[str]:
-        for text in texts:
-            parts = re.split(r"(\r?\n)", text) if "\n" in text[:-1] else [text]
-            breaks.append(parts[1::2])
-            yield from parts[::2]
-
-    translated = (best.text for best, *_ in translate(split_texts()))
-    for line in translated:
-        yield line + "".join([end + next(translated) for end in breaks.popleft()])
+def _parallel_lines(sources: Iterable[str], targets: Iterable[str]) -> tuple[list[str], list[str]]:
+    return [*_single_lines("sources", sources)], [*_single_lines("targets", targets)]
 
 
 def _models_to_run(model: Trained | Sequence[Trained]) -> list[Trained]:

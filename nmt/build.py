@@ -21,10 +21,9 @@ ON_META = (
     " Models are also built without numbers (device meta), so a constructor cannot read numbers of "
     "a tensor: compute them with math, or in a tensor with device='cpu'."
 )
-FILLING = (  # with random numbers; torch hands over the first three whole, not the calls in them
-    *(nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_),
-    *(Tensor.normal_, Tensor.uniform_),
-)
+# torch hands over the functions of nn.init whole, not the calls in them
+INITIALISING = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)
+FILLING = (*INITIALISING, Tensor.normal_, Tensor.uniform_)  # with random numbers
 DIM, INNER, HEADS, LAYERS = 16, 24, 2, 2  # of a small model instead of a large one
 
 PARTS = {
@@ -70,7 +69,7 @@ def model(settings: Settings, source: Vocabulary, target: Vocabulary) -> Transfo
 
 
 class Uninitialised(TorchFunctionMode):
-    """A context in which a model is made without drawing weights, which will be read.
+    """A context in which a model is built without drawing weights, which will be read.
 
     Memory that is never written takes no space: embeddings that are tied later take theirs once.
     """

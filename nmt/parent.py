@@ -12,10 +12,10 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig
 
 from nmt.config import check, compose
-from nmt.config.catalog import TITLES, Folders, chain_of, choices_of, quote, values_of
+from nmt.config.catalog import Folders, chain_of, choices_of, quote, values_of
 from nmt.config.compose import START, Experiment
 from nmt.config.data import TOY_KEYS, Data
-from nmt.config.hydra_conf import chosen_options
+from nmt.config.hydra_conf import typed_options
 from nmt.config.settings import freeze, is_path
 from nmt.errors import Exit, UserError
 from nmt.modeldir import CHECKPOINTS, CONFIG, read_config, read_settings
@@ -43,14 +43,17 @@ def inherit(
     """Yield a parent's settings as overrides, except for groups and keys that are chosen.
 
     If the parent is gone, the config of the `run` that began from it is read. Raises UserError for
-    keys of the segmenter, which belongs to the vocabulary, for keys of an encoding that is not
-    chosen, and for a parent that cannot be read (65, 66) or names no training text.
+    keys of the segmenter, which belongs to the vocabulary, and for a parent that cannot be read
+    (65, 66) or names no training text.
     """
     settings, recorded = _read(path, run)
     typed = {override.key_or_group: override for override in overrides}
     options = _choose_options(typed, folders)
     chosen = {*typed, *(group for group, _ in options)}
-    _check_typed(typed, "encoding" in chosen, settings)
+    for key, override in typed.items():
+        if re.match(r"segmenter\b|data\.normalize$", key):
+            line = override.input_line
+            raise UserError(f"{line}: with {START} text is cut as the parent cuts it; leave it out")
     data = recorded or settings["data"]
     values: dict[str, Mapping[str, Any]] = {
         "segmenter": settings["segmenter"],
@@ -105,25 +108,9 @@ def _read(path: Path, run: Path | None) -> tuple[dict[str, Any], dict[str, Any] 
     return settings, freeze(read_config(trained))["data"]
 
 
-def _check_typed(
-    typed: Mapping[str, Override], has_encoding: bool, settings: Mapping[str, Any]
-) -> None:
-    """Raise UserError for keys of the segmenter, and of an encoding that is not chosen."""
-    for key, override in typed.items():
-        if re.match(r"segmenter\b|data\.normalize$", key):
-            line = override.input_line
-            raise UserError(f"{line}: with {START} text is cut as the parent cuts it; leave it out")
-        if not has_encoding and (key == "tau" or key.startswith("encoding.")):
-            name = next(iter(settings["encoding"]), "relative")
-            raise UserError(
-                f"{key}: with {START} the encoding is the parent's; name one to change its keys, "
-                f"as encoding={name}, whose other keys are then the defaults of that option"
-            )
-
-
 def _choose_options(typed: Mapping[str, Override], folders: Folders) -> list[tuple[str, str]]:
     """List groups and options that are typed, and options that the files of these choose."""
-    options = [(g, o) for g in TITLES if g in typed for o in chosen_options(typed[g])]
+    options = typed_options(typed)
     for group, option in options:  # which grows: an experiment may choose a scale
         parts = [] if "$" in option else chain_of(group, option, folders)  # as data=${scale}_zhen
         for part in parts:

@@ -114,25 +114,14 @@ def test_decode_keys_are_checked_and_change_nothing_but_this_call(small: Any) ->
         nmt.n_best(trained, lines, 9)
 
 
-@pytest.mark.parametrize(
-    ("text", "lines", "form"),
-    [
-        ("ab c\r\n\r\n\nde\n", ["ab c", "de"], "{}\r\n\r\n\n{}\n"),
-        ("ab c\r\n", ["ab c"], "{}"),  # as a file's lines have their ends
-        ("a\u2028b\rc\x85d", ["a b c d"], "{}"),
-    ],
-)
-def test_a_text_of_several_lines_is_translated_line_by_line(
-    text: str, lines: list[str], form: str, small: Any
-) -> None:
+def test_a_line_may_have_its_end_and_characters_that_end_lines_elsewhere(small: Any) -> None:
     trained = small("encoding=relative")
-    expected = form.format(*nmt.translate(trained, lines, beam_size=1))
     counted: list[int] = []
-    texts = ["gh", text, "", "a"]
-    found = nmt.translate(trained, texts, progress=counted.append, beam_size=1)
-    assert found == [*nmt.translate(trained, ["gh"], beam_size=1), expected, "", found[-1]]
-    assert counted == list(range(1, counted[-1] + 1))
-    assert list(nmt.translate_stream(trained, iter(texts), window=2, beam_size=1)) == found
+    texts = ["gh", "ab c\r\n", "a\u2028b\rc\x85d", ""]
+    expected = nmt.translate(trained, ["gh", "ab c", "a b c d", ""], beam_size=1)
+    assert nmt.translate(trained, texts, progress=counted.append, beam_size=1) == expected
+    assert counted == [1, 2, 3, 4]
+    assert list(nmt.translate_stream(trained, iter(texts), window=2, beam_size=1)) == expected
 
 
 def test_where_it_has_no_single_answer_it_is_refused(small: Any) -> None:
@@ -142,6 +131,8 @@ def test_where_it_has_no_single_answer_it_is_refused(small: Any) -> None:
         lambda: nmt.score(trained, ["a", "b"], text),
         lambda: nmt.align(trained, text, ["a", "b"]),
         lambda: nmt.translate(trained, ["a", "b"], target_prefixes=text),
+        lambda: nmt.translate(trained, text),
+        lambda: [*nmt.translate_stream(trained, text)],
     ):
         with pytest.raises(nmt.UserError, match=r"\[1\]: 'b\\nc' has several lines") as error:
             call()

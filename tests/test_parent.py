@@ -140,12 +140,12 @@ def test_the_search_is_the_parents_but_for_what_is_typed_or_chosen(tmp_path: Pat
     assert experiment_of(named).settings == started.settings  # as its own config records it
 
 
-def test_keys_of_an_encoding_need_its_name(parent: Path) -> None:
-    started = child(parent, "encoding=relative", "encoding.relative.where=decoder")
-    assert started.encoding["relative"]["where"] == "decoder"
-    keys = "encoding.relative.where", "encoding.relative.tau", "encoding.absolute.where", "tau"
-    for key in keys:
-        with pytest.raises(UserError, match=f"^{key}: with .*; name one .* as encoding=relative,"):
+def test_keys_of_the_parents_encoding_may_be_changed(parent: Path) -> None:
+    for chosen in ([], ["encoding=relative"]):
+        changed = child(parent, *chosen, "encoding.relative.where=decoder").encoding["relative"]
+        assert changed["where"] == "decoder" and changed["tau"] == (16 if chosen else 7)
+    for key, message in (("encoding.absolute.where", "absolute is not"), ("tau", "no such key")):
+        with pytest.raises(UserError, match=f"^{key}.*: {message}"):
             child(parent, f"{key}=8")
 
 

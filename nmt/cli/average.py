@@ -30,10 +30,9 @@ def command(argv: list[str]) -> None:
     from nmt import modeldir
     from nmt.training import average
 
-    if options.last is not None:
-        mean = average.average_run(options.models[0], options.last, "last")
-    elif options.best is not None:
-        mean = average.average_run(options.models[0], options.best, "best")
+    if count := options.last or options.best:
+        which = "last" if options.last else "best"
+        mean = average.average_run(options.models[0], count, which)
     else:
         mean = average.average_models(options.models)
     modeldir.save(mean, options.output)
@@ -50,7 +49,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     which.add_argument("--best", type=integer(2), metavar="K", help="the K best of a run")
     add("-o", "--output", type=Path, required=True, help="directory to be made; must not exist")
     options = parser.parse_intermixed_args(argv)
-    of_run = options.last is not None or options.best is not None
+    of_run = options.last or options.best
     if of_run and len(options.models) > 1:
         raise UserError(f"{options.models[1]}: --last and --best choose of one run; give one")
     if not of_run and len(options.models) < 2:

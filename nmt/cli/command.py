@@ -53,12 +53,9 @@ def _check_arguments(argv: list[str]) -> None:
     if sys.stdout is None:
         raise UserError("stdout is closed; send it somewhere, as in > FILE", Exit.IO)
     for argument in argv:
-        try:
-            argument.encode()
-        except UnicodeEncodeError:
-            raise UserError(
-                f"{argument}: not UTF-8; give another name, and a locale such as LC_ALL=C.UTF-8"
-            ) from None
+        if argument.encode(errors="replace").decode() != argument:
+            advice = "give another name, and a locale such as LC_ALL=C.UTF-8"
+            raise UserError(f"{argument}: not UTF-8; {advice}")
 
 
 def _log_record(*args: Any, **settings: Any) -> logging.LogRecord:

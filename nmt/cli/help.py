@@ -14,21 +14,8 @@ from typing import Any, NamedTuple, get_args, get_origin
 from hydra.core.override_parser.types import Override
 
 from nmt.cli.options import Parser, describe_key
-from nmt.config import check
-from nmt.config.catalog import (
-    TITLES,
-    Folders,
-    chain_of,
-    choices_of,
-    config_dir_override,
-    default_options,
-    folders_in,
-    options_of,
-    path_of,
-    read_comments,
-    summary,
-    values_of,
-)
+from nmt.config import catalog, check
+from nmt.config.catalog import Folders
 from nmt.config.hydra_conf import parse
 from nmt.config.settings import GROUPS, RunLocation, Settings
 from nmt.errors import UserError
@@ -46,7 +33,7 @@ class Manual(NamedTuple):
     name: str
     usage: str  # how to call it, and a few examples
     more: str = ""  # further examples
-    groups: tuple[str, ...] = tuple(TITLES)  # that matter to the command
+    groups: tuple[str, ...] = tuple(catalog.TITLES)  # that matter to the command
 
 
 def make_parser(manual: Manual) -> Parser:
@@ -60,14 +47,14 @@ def make_parser(manual: Manual) -> Parser:
 
 def parse_overrides(options: argparse.Namespace) -> list[Override]:
     """The overrides that were typed; raises UserError for what is none."""
-    return parse([*options.overrides, *config_dir_override(*options.config_dir)])
+    return parse([*options.overrides, *catalog.config_dir_override(*options.config_dir)])
 
 
 def show_help(manual: Manual, options: argparse.Namespace) -> bool:
     """Show the page that --help asks for, if it does; UserError for a topic that is not there."""
     if options.help is None:
         return False
-    folders = folders_in(parse(config_dir_override(*options.config_dir)))
+    folders = catalog.folders_in(parse(catalog.config_dir_override(*options.config_dir)))
     sys.stdout.write(help_page(manual, options.help, folders))
     return True
 
@@ -83,7 +70,7 @@ def help_page(manual: Manual, topic: str, folders: Folders = ()) -> str:
         near = check.suggest(group, [*manual.groups, EVERYTHING])
         raise UserError(f"--help {topic}: no such group{near}")
     elif equals:
-        path_of(group, option, folders)
+        catalog.path_of(group, option, folders)
         lines = _option_page(group, option, folders)
     else:
         lines = _group_page(group, folders)
@@ -92,15 +79,16 @@ def help_page(manual: Manual, topic: str, folders: Folders = ()) -> str:
 
 def _first_page(manual: Manual, folders: Folders) -> list[str]:
     """Usage, the groups with their defaults, and where to read on: one screen."""
-    defaults = default_options()
+    defaults = catalog.default_options()
     lines = [manual.usage.strip(), "", "Groups (GROUP=OPTION): the default, and how many there are"]
     for group in manual.groups:
-        count = len(options_of(group, folders))
-        lines.append(f"  {group:<11} {defaults.get(group) or '-':<14} {count:>3}  {TITLES[group]}")
+        count, title = len(catalog.options_of(group, folders)), catalog.TITLES[group]
+        lines.append(f"  {group:<11} {defaults.get(group) or '-':<14} {count:>3}  {title}")
     lines.append("Keys of no group (KEY=VALUE), in brackets their defaults:")
     example = "encoding=relative" if "encoding" in manual.groups else "data=files"
+    lines += [*_root_keys(11), "", "Read on:"]
     return [
-        *(*lines, *_root_keys(11), "", "Read on:"),
+        *lines,
         f"  {manual.name} --help GROUP          options and keys of a group, as --help data",
         f"  {manual.name} --help GROUP=OPTION   what an option sets, as --help {example}",
         f"  {manual.name} --help all            all groups, options and keys",
@@ -117,14 +105,15 @@ def _whole_manual(manual: Manual, folders: Folders) -> list[str]:
 
 
 def _group_page(group: str, folders: Folders) -> list[str]:
-    lines = [f"{group}: {TITLES[group]}", "", f"Options ({group}=OPTION; * is the default):"]
-    default = default_options().get(group)
-    for option in options_of(group, folders):
+    lines = [f"{group}: {catalog.TITLES[group]}", ""]
+    lines.append(f"Options ({group}=OPTION; * is the default):")
+    default = catalog.default_options().get(group)
+    for option in catalog.options_of(group, folders):
         mark = "*" if option == default else " "
-        lines.append(f"   {mark} {option:<20} {summary(group, option, folders)}")
+        lines.append(f"   {mark} {option:<20} {catalog.summary(group, option, folders)}")
     rows = list(_describe(group, GROUPS[group], {})) if group in GROUPS else []
     if group == "encoding":
-        commented_keys = _comments(group, options_of(group, folders), folders).items()
+        commented_keys = _comments(group, catalog.options_of(group, folders), folders).items()
         rows = [(key, *row) for key, row in commented_keys if key.split(".")[0] not in GROUPS]
     lines += ["", "Keys (KEY=VALUE; in brackets the default):", *_align(rows)] if rows else []
     if group == "encoding":
@@ -136,11 +125,11 @@ def _group_page(group: str, folders: Folders) -> list[str]:
 
 def _option_page(group: str, option: str, folders: Folders) -> list[str]:
     """The keys that an option sets, or all of its group."""
-    chain, values = chain_of(group, option, folders), values_of(group, option, folders)
-    chosen = [
-        f"{g}={o}" for part in chain for g, o in choices_of(group, part, folders) if g != group
-    ]
-    lines = [f"{group}={option}: {summary(group, option, folders)}", ""]
+    values = catalog.values_of(group, option, folders)
+    chain = catalog.chain_of(group, option, folders)
+    choices = [pair for part in chain for pair in catalog.choices_of(group, part, folders)]
+    chosen = [f"{g}={o}" for g, o in choices if g != group]
+    lines = [f"{group}={option}: {catalog.summary(group, option, folders)}", ""]
     lines += [f"Chooses {' '.join(chosen)}", ""] if chosen else []
     lines.append("Keys (KEY=VALUE; in brackets their values with this option):")
     if group in GROUPS:
@@ -156,8 +145,8 @@ def _option_page(group: str, option: str, folders: Folders) -> list[str]:
 
 def _comments(group: str, options: Iterable[str], folders: Folders) -> dict[str, tuple[str, str]]:
     """Key -> value and comment, of options' files and the files that these build on."""
-    parts = [part for option in options for part in chain_of(group, option, folders)]
-    rows = [row for part in dict.fromkeys(parts) for row in read_comments(group, part, folders)]
+    parts = [part for option in options for part in catalog.chain_of(group, option, folders)]
+    rows = [row for part in parts for row in catalog.read_comments(group, part, folders)]
     return {key: (value, comment) for key, value, comment in rows}
 
 

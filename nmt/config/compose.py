@@ -12,31 +12,8 @@ from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.config import check
-from nmt.config.catalog import (
-    CHOOSERS,
-    TITLES,
-    Folders,
-    chain_of,
-    choices_of,
-    default_options,
-    entries_of,
-    folders_in,
-    options_of,
-    values_of,
-)
-from nmt.config.hydra_conf import (
-    ENTRY_KEY,
-    LOCATION_KEYS,
-    chosen_options,
-    compose,
-    default_values,
-    is_sweep,
-    lines_of,
-    parse,
-    reading_conf,
-    translating_errors,
-)
+from nmt.config import catalog, check, hydra_conf
+from nmt.config.catalog import Folders
 from nmt.config.settings import GROUPS, RunLocation, Settings, thaw
 from nmt.errors import UserError
 
@@ -65,22 +42,22 @@ class Experiment(NamedTuple):
 
 def experiment_of(words: Iterable[str], inherit: Inherit | None = None) -> Experiment:
     """Compose, resolve and check the settings that overrides mean; UserError for wrong ones."""
-    overrides = parse(words)
+    overrides = hydra_conf.parse(words)
     cfg = compose_config(overrides, inherit)
-    with translating_errors(overrides):
+    with hydra_conf.translating_errors(overrides):
         if isinstance(cfg.data, DictConfig) and (root := cfg.data.get("root")):
             cfg.data.root = root  # resolved once, and not for each file in it
         values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=False)
     if isinstance(values["data"], dict) and values["data"].get("root") == check.MANDATORY:
         values["data"]["root"] = None  # all files are named
     of_settings = {name: values.pop(name, check.MANDATORY) for name in SETTINGS_KEYS}
-    of_location = {name: values.pop(name, check.MANDATORY) for name in LOCATION_KEYS}
+    of_location = {name: values.pop(name, check.MANDATORY) for name in hydra_conf.LOCATION_KEYS}
     if wrong := values.keys() - RECIPE_KEYS:
         raise UserError(f"{min(wrong)}: no such key; see --help all")
     settings, location = thaw(of_settings), check.read(RunLocation, of_location)
     changed = _changed(overrides, values.get("tau"))
     name = location.name or _name(settings, "limits" in values, changed, overrides)
-    run, lines = Path(location.runs, name), lines_of(overrides)
+    run, lines = Path(location.runs, name), hydra_conf.lines_of(overrides)
     return Experiment(settings, run, lines, changed, location.jobs, recipe=values)
 
 
@@ -88,18 +65,18 @@ def compose_config(overrides: Sequence[Override], inherit: Inherit | None = None
     """Compose the config of one run, interpolations unresolved; UserError for wrong overrides."""
     if sweep := next((o for o in overrides if o.is_sweep_override()), None):
         raise UserError(f"{sweep.input_line}: several values; nmt-train -m makes a run of each")
-    typed, folders = {o.key_or_group: o for o in overrides}, folders_in(overrides)
+    typed, folders = {o.key_or_group: o for o in overrides}, catalog.folders_in(overrides)
     _check_options(typed, folders)
-    with reading_conf(overrides):
+    with hydra_conf.reading_conf(overrides):
         named = START in typed or "parent" in typed
-        cfg = compose(_leave_out_keys(overrides) if named else overrides)
-        if is_sweep(cfg):
+        cfg = hydra_conf.compose(_leave_out_keys(overrides) if named else overrides)
+        if hydra_conf.is_sweep(cfg):
             raise UserError("a sweep or a table is several runs, which only nmt-train makes")
         if inherit is not None and (start := OmegaConf.select(cfg, START)) is not None:
             words = inherit(Path(str(start)), _named_run(cfg), overrides, folders)
-            cfg = compose([*parse(words), *overrides])
+            cfg = hydra_conf.compose([*hydra_conf.parse(words), *overrides])
         elif named:
-            cfg = compose(overrides)
+            cfg = hydra_conf.compose(overrides)
         with open_dict(cfg):
             del cfg["hydra"]
             _leave_out_other_entries(cfg, typed, folders)
@@ -115,7 +92,7 @@ def compose_config(overrides: Sequence[Override], inherit: Inherit | None = None
 
 def _leave_out_keys(overrides: Sequence[Override]) -> list[Override]:
     """Keep only overrides that need no parent: tau, say, may be a key of its encoding."""
-    early = {*TITLES, *LOCATION_KEYS, START, "parent", "seed"}
+    early = {*catalog.TITLES, *hydra_conf.LOCATION_KEYS, START, "parent", "seed"}
     return [o for o in overrides if o.key_or_group in early or o.key_or_group.startswith("hydra")]
 
 
@@ -134,22 +111,22 @@ def _check_options(typed: Mapping[str, Override], folders: Folders) -> None:
         line = override.input_line
         if group in RECIPE_KEYS and (override.is_add() or override.is_force_add()):
             raise UserError(f"{line}: belongs to an encoding, table or recipe")
-        if group not in TITLES:
+        if group not in catalog.TITLES:
             continue
-        options = chosen_options(override)
+        options = hydra_conf.chosen_options(override)
         if group in GROUPS and (override.is_delete() or not options):
             raise UserError(f"{line}: every run has one; choose it by {group}=...")
         if group != "encoding" and len(options) > 1:
             several = f"{group}={','.join(options)}"
             raise UserError(f"{line}: one option; for several runs: -m {several}")
         for option in options:
-            chain_of(group, option, folders)
-            if group in CHOOSERS:
-                choices[group] = {inner for inner, _ in choices_of(group, option, folders)}
+            catalog.chain_of(group, option, folders)
+            if group in catalog.CHOOSERS:
+                choices[group] = {inner for inner, _ in catalog.choices_of(group, option, folders)}
         if group == "encoding":
             _check_encodings(override, "tau" in typed, folders)
     if "run" in choices and not {"scale", "experiment"} & choices.keys():
-        scales = " or ".join(f"scale={name}" for name in options_of("scale", folders))
+        scales = " or ".join(f"scale={name}" for name in catalog.options_of("scale", folders))
         raise UserError(f"{typed['run'].input_line}: at which scale? add {scales}")
     if both := choices.get("scale", set()) & choices.get("experiment", set()):
         names = f"{typed['experiment'].input_line} {typed['scale'].input_line}"
@@ -158,14 +135,14 @@ def _check_options(typed: Mapping[str, Override], folders: Folders) -> None:
 
 def _check_encodings(override: Override, has_tau: bool, folders: Folders) -> None:
     """Raise UserError for encodings that cannot stand together in one config."""
-    line, options = override.input_line, chosen_options(override)
-    entries = {option: entries_of(option, folders) for option in options}
+    line, options = override.input_line, hydra_conf.chosen_options(override)
+    entries = {option: catalog.entries_of(option, folders) for option in options}
     if empty := next((option for option in options if not entries[option]), None):
         raise UserError(f"encoding={empty}: its file has no entry under encoding:")
     names = [name for option in options for name in entries[option]]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"{line}: {twice} is in it twice; name it once")
-    taus = {str(values_of("encoding", option, folders).get("tau")) for option in options}
+    taus = {str(catalog.values_of("encoding", option, folders).get("tau")) for option in options}
     if len(taus - {"None"}) > 1 and not has_tau:  # Hydra would take the last
         shared = ", ".join(sorted(taus - {"None"}))
         raise UserError(f"{line}: they share tau ({shared}); give tau=...")
@@ -180,15 +157,16 @@ def _leave_out_other_entries(
     """
     if "encoding" not in typed:
         return
-    chosen = [entries_of(option, folders) for option in chosen_options(typed["encoding"])]
-    added = {key.removeprefix("encoding.") for key in typed if not ENTRY_KEY.fullmatch(key)}
+    options = hydra_conf.chosen_options(typed["encoding"])
+    chosen = [catalog.entries_of(option, folders) for option in options]
+    added = {key.removeprefix("encoding.") for key in typed}  # as encoding.NAME
     for name in {*map(str, cfg.get("encoding") or ())}.difference(added, *chosen):
         del cfg.encoding[name]
 
 
 def _set_key_of_entry(cfg: DictConfig, override: Override) -> None:
     """Set encoding.NAME.KEY, which no file need have; the constructor of the encoding checks it."""
-    if (entry := ENTRY_KEY.fullmatch(override.key_or_group)) is None:
+    if (entry := hydra_conf.ENTRY_KEY.fullmatch(override.key_or_group)) is None:
         return
     name, key = entry[1], entry[0]
     if name not in cfg.encoding:
@@ -237,18 +215,17 @@ def _leave_out_idle_keys(cfg: DictConfig, typed: Mapping[str, Override]) -> None
 
 def _warn_of_overruled(typed: Mapping[str, Override], folders: Folders) -> None:
     """Say where an experiment, scale or run sets a key otherwise than an option that was typed."""
-    choosers = [(g, o) for g in CHOOSERS if g in typed for o in chosen_options(typed[g])]
-    options = [(g, o) for g in ("model", "optim", "trainer", "decode") if g in typed
-               for o in chosen_options(typed[g])]  # fmt: skip
+    options = hydra_conf.typed_options(typed, ("model", "optim", "trainer", "decode"))
+    choosers = hydra_conf.typed_options(typed, catalog.CHOOSERS)
     for (group, option), chooser in product(options, choosers):
-        if (group, option) in choices_of(*chooser, folders):
+        if (group, option) in catalog.choices_of(*chooser, folders):
             continue  # its own choice, of which it changes some keys
-        means = values_of(group, option, folders)
-        if option == default_options()[group]:  # which changes no default
+        means = catalog.values_of(group, option, folders)
+        if option == catalog.default_options()[group]:  # which changes no default
             idle = check.idle_keys(GROUPS[group], means.get("kind"))
-            defaults = default_values()[group].items()
+            defaults = hydra_conf.default_values()[group].items()
             means = {key: value for key, value in defaults if key not in idle} | means
-        sets = values_of(*chooser, folders).get(group, {})
+        sets = catalog.values_of(*chooser, folders).get(group, {})
         overruled = [
             f"{group}.{key}={value}"
             for key, value in sets.items()

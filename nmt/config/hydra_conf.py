@@ -1,7 +1,7 @@
 """What only Hydra does: it parses overrides, multiplies sweeps and composes conf/."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
@@ -63,6 +63,13 @@ def chosen_options(override: Override) -> list[str]:
     value = override.value()
     options = value if isinstance(value, list) else [] if value is None else [value]
     return [str(option) for option in options]
+
+
+def typed_options(
+    typed: Mapping[str, Override], groups: Iterable[str] = TITLES
+) -> list[tuple[str, str]]:
+    """Groups and the options that overrides, by their groups, choose."""
+    return [(g, option) for g in groups if g in typed for option in chosen_options(typed[g])]
 
 
 @contextmanager

@@ -15,11 +15,12 @@ import torch
 from torch import nn
 
 from nmt import modeldir
+from nmt.config.settings import Training
 from nmt.errors import Exit, UserError
 from nmt.system import atomic, manifest
 from nmt.system.manifest import OtherFormatError, VerifiedDirectory
 from nmt.training.reports import warn_of_errors, write_hint
-from nmt.training.schedule import DataCursor
+from nmt.training.schedule import DataCursor, is_finished
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
 RAW = "raw.safetensors"  # with trainer.ema: the weights that training goes on from
@@ -52,6 +53,10 @@ class Saved(NamedTuple):
         None for a checkpoint that was saved on a signal, without measuring.
         """
         return self.state["cost"]
+
+    def is_finished(self, trainer: Training) -> bool:
+        """Whether training needs no further update."""
+        return is_finished(self.step, self.cursor, self.state["stalls"]["stalled"], trainer)
 
 
 class Checkpoints:

@@ -34,7 +34,7 @@ from nmt.system import atomic, manifest
 from nmt.training.checkpoint import CORRUPT, Checkpoints, Saved, newest
 from nmt.training.distributed import SINGLE, World
 from nmt.training.reports import LOG, write_hint
-from nmt.training.schedule import is_over, last_step, stops_early
+from nmt.training.schedule import last_step
 
 LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # names that a user gives to no file
 WITHOUT_EFFECT = [  # keys that change no result of a run
@@ -71,7 +71,7 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether it needs no further update, be it on this corpus or another."""
-        return self.saved is not None and _is_finished(self.saved, self.settings)
+        return self.saved is not None and self.saved.is_finished(self.settings.trainer)
 
     def seconds_left(self) -> float:
         """Until trainer.max_hours are over, counted from the opening of the run."""
@@ -214,9 +214,4 @@ def progress(path: Path) -> tuple[int, int]:
         reason = f"another config than that of its checkpoints: {changes}; restore it"
         raise UserError(f"{path / CONFIG}: {reason}", Exit.DATA)
     last = max(saved.step + 1, last_step(saved.state["updates"], settings.trainer))
-    return saved.step, saved.step if _is_finished(saved, settings) else last
-
-
-def _is_finished(saved: Saved, settings: Settings) -> bool:
-    early = stops_early(saved.state["stalls"]["stalled"], settings.trainer)
-    return early or is_over(saved.step, saved.cursor, settings.trainer)
+    return saved.step, saved.step if saved.is_finished(settings.trainer) else last

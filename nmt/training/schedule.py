@@ -82,9 +82,9 @@ def is_over(step: int, cursor: DataCursor, trainer: Training) -> bool:
     return (steps is not None and step >= steps) or (epochs is not None and cursor.epoch >= epochs)
 
 
-def stops_early(stalled: int, trainer: Training) -> bool:
-    """Whether training ends after `stalled` checkpoints in a row without a new best."""
-    return 0 < trainer.early_stopping <= stalled
+def is_finished(step: int, cursor: DataCursor, stalled: int, trainer: Training) -> bool:
+    """Whether training is over, or ends early, after `stalled` checkpoints without a new best."""
+    return is_over(step, cursor, trainer) or 0 < trainer.early_stopping <= stalled
 
 
 def last_step(updates: int, trainer: Training) -> int:

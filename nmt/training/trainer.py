@@ -27,7 +27,7 @@ from nmt.training.checkpoint import FULL, OPTIMIZER, RAW, STATE, dump_optimizer,
 from nmt.training.corpus import check_data, leave_out_long
 from nmt.training.directory import Run
 from nmt.training.feed import DeviceBatch, Feed, halve, to_device
-from nmt.training.schedule import DataCursor, Stalls, is_over, last_step, make_schedule, stops_early
+from nmt.training.schedule import DataCursor, Stalls, is_finished, is_over, last_step, make_schedule
 from nmt.training.signals import stop_signals
 from nmt.training.start import graft
 
@@ -159,7 +159,7 @@ class Trainer:
     @property
     def is_finished(self) -> bool:
         """Whether all updates were made, or trainer.early_stopping ends them."""
-        return self.is_over or stops_early(self.stalls.stalled, self.options)
+        return is_finished(self.step, self.cursor, self.stalls.stalled, self.options)
 
     def update(self, stop: int = 0) -> int:
         """Make the next update from the gradient of its batches, unless that is not finite.
