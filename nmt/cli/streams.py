@@ -91,7 +91,9 @@ def text_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     if invalid:
         log.warning(
             "%s: lines that are not UTF-8: %d (first: line %d); their wrong bytes became U+FFFD",
-            *(label, invalid, first),
+            label,
+            invalid,
+            first,
         )
 
 

@@ -45,7 +45,7 @@ the unchanged model (temperature 1, all tokens); with decode.mbr=N, the expected
   MODEL MODEL ...   an ensemble: each piece is chosen by the mean of their probabilities; segmenters
                     and vocabularies must be equal, and the first has the search settings
   --columns         heads=FILE,order=FILE: line N of each file has integers for line N of INPUT, for
-                    models that read them, as dependency heads
+                    models that read them (dependency heads, for example)
   --target-prefix   line N of FILE is the beginning of translation N, in whole words
   -o OUTPUT         lines go to OUTPUT.part, which is renamed at the end; after an interruption the
                     same command continues there, with identical output; OUTPUT.part.json records

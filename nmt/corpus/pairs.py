@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -33,25 +34,21 @@ class Corpora(NamedTuple):
     tagged: list[bool]  # whether the sources of each begin with a tag
 
 
+@dataclass(eq=False)
 class Pairs:
     """Pairs of id sequences, each ending in EOS; all sequences of a side are concatenated."""
 
-    def __init__(
-        self,
-        lines: NDArray[np.uint32],  # [pair] line number, from 1; it goes on in the next corpus
-        ids: Mapping[str, NDArray[Any]],  # by side: [ids of all pairs]
-        offsets: Mapping[str, NDArray[Any]],  # by side: [pair + 1]
-        per: Mapping[str, str] | None = None,  # name of a column -> word or sentence
-        columns: Mapping[str, NDArray[np.int32]] | None = None,  # [source ids], or [pair]
-        corpora: Corpora | None = None,
-        codes: frozenset[int] = frozenset(),
-    ) -> None:
-        """`codes`: ids of the source that name the language of a translation, at its beginning."""
-        self.lines, self.ids, self.offsets = lines, ids, offsets
-        self.per, self.columns, self.corpora = per or {}, columns or {}, corpora
-        self.codes = codes
+    lines: NDArray[np.uint32]  # [pair] line number, from 1; it goes on in the next corpus
+    ids: Mapping[str, NDArray[Any]]  # by side: [ids of all pairs]
+    offsets: Mapping[str, NDArray[Any]]  # by side: [pair + 1]
+    per: Mapping[str, str] = field(default_factory=dict)  # column -> word or sentence
+    columns: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)  # [source ids] or [pair]
+    corpora: Corpora | None = None
+    codes: frozenset[int] = frozenset()  # ids with which a source names the target language
+
+    def __post_init__(self) -> None:
         # by side: [pair] pieces without EOS
-        self.lengths = {s: np.diff(offsets[s]).astype(np.int32) - 1 for s in SIDES}
+        self.lengths = {s: np.diff(self.offsets[s]).astype(np.int32) - 1 for s in SIDES}
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -127,7 +124,7 @@ class Pairs:
             name: values[rows if self.per[name] == "sentence" else indices["source"]]
             for name, values in self.columns.items()
         }
-        return Pairs(self.lines[rows], ids, offsets, self.per, columns, self.corpora, self.codes)
+        return replace(self, lines=self.lines[rows], ids=ids, offsets=offsets, columns=columns)
 
 
 def spans(starts: NDArray[np.integer[Any]], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -136,20 +133,18 @@ def spans(starts: NDArray[np.integer[Any]], lengths: NDArray[np.int64]) -> NDArr
     return np.arange(int(lengths.sum())) + np.repeat(starts - ends + lengths, lengths)
 
 
-class PairStore(Pairs):
-    """Reads pairs from a directory that was verified, without loading them all."""
-
-    def __init__(self, path: Path, codes: frozenset[int] = frozenset()) -> None:
-        facts = manifest.read(path / "store.json", None)
-        super().__init__(
-            _map_file(path / "lines", LINES),
-            {side: _map_file(path / f"{side}.ids", np.dtype(facts["dtype"])) for side in SIDES},
-            {side: _map_file(path / f"{side}.offsets", OFFSETS) for side in SIDES},
-            facts["columns"],
-            {name: _map_file(path / f"column.{name}", COLUMN) for name in facts["columns"]},
-            Corpora(*facts["corpora"]) if "corpora" in facts else None,
-            codes,
-        )
+def read_pairs(path: Path, codes: frozenset[int] = frozenset()) -> Pairs:
+    """Read pairs from a directory that was verified, without loading them all."""
+    facts = manifest.read(path / "store.json", None)
+    return Pairs(
+        _map_file(path / "lines", LINES),
+        {side: _map_file(path / f"{side}.ids", np.dtype(facts["dtype"])) for side in SIDES},
+        {side: _map_file(path / f"{side}.offsets", OFFSETS) for side in SIDES},
+        facts["columns"],
+        {name: _map_file(path / f"column.{name}", COLUMN) for name in facts["columns"]},
+        Corpora(*facts["corpora"]) if "corpora" in facts else None,
+        codes,
+    )
 
 
 def write_pairs(

@@ -17,7 +17,7 @@ from nmt.config.check import to_plain
 from nmt.config.data import TOY_KEYS, Data, Segmentation, columns_of, symbols_of
 from nmt.config.settings import is_path
 from nmt.corpus import scan
-from nmt.corpus.pairs import HASHES, SIDES, Pairs, PairStore
+from nmt.corpus.pairs import HASHES, SIDES, Pairs, read_pairs
 from nmt.corpus.sampling import make_samplers
 from nmt.corpus.scan import ParallelText
 from nmt.corpus.steps import Preparation, hash_pair
@@ -176,7 +176,7 @@ def load(path: Path, verify: bool = True) -> Prepared:
     source, target = (Side.from_json(manifest.read(path / f"{side}.json", None)) for side in SIDES)
     facts, report = (manifest.read(path / name, None) for name in (FACTS, REPORT))
     codes = frozenset(language_codes(source.vocabulary).values())
-    train, dev = (PairStore(path / split, codes) for split in ("train", "dev"))
+    train, dev = (read_pairs(path / split, codes) for split in ("train", "dev"))
     return Prepared(path, train, dev, source, target, facts, report)
 
 

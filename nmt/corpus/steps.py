@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from nmt.config.data import Data, Segmentation, columns_of
 from nmt.corpus import report
 from nmt.corpus.learn import learn_bpe_sides, learn_unigram_sides
-from nmt.corpus.pairs import HASHES, LINES, SIDES, Corpora, Pairs, PairStore, id_type, write_pairs
+from nmt.corpus.pairs import HASHES, LINES, SIDES, Corpora, Pairs, id_type, read_pairs, write_pairs
 from nmt.corpus.report import Counts
 from nmt.corpus.scan import SPLITS, Chunk, ParallelText
 from nmt.errors import Exit, UserError
@@ -271,7 +271,7 @@ class Preparation:
         None of these is in the training text, wherever it occurs. Writes both stores. Raises
         UserError (65) if too few pairs are left.
         """
-        store, key = PairStore(whole), f"data.dev_lines={number}"
+        store, key = read_pairs(whole), f"data.dev_lines={number}"
         if 2 * number > len(store):
             kept = f"{len(store)} pairs of the training text are kept"
             raise UserError(f"{key}: {kept}; hold out half of them at most", Exit.DATA)
@@ -296,7 +296,7 @@ class Preparation:
         unique = np.unique(train)
         (directory / "train" / "hashes").write_bytes(unique.tobytes())
         reports = {
-            split: report.report_split(counts, PairStore(directory / split))
+            split: report.report_split(counts, read_pairs(directory / split))
             for split, counts in self.counts.items()
         }
         reports["train"]["duplicates"] = len(train) - len(unique)

@@ -89,7 +89,7 @@ class Beam:
             scores = scores.masked_fill(rank >= k - self.finished[:, None], NEVER)
         is_eos, at_limit = token == self.eos, self.limits == length
 
-        # outputs that end: by an eos among the k best continuations, or as none can follow
+        # outputs that end: by an eos among the k best continuations, or because none can follow
         top, top_parent = scores[:, :k], parent[:, :k]  # [live, k]
         ending = is_eos[:, :k] & (top > NEVER)
         if length >= self.first_limit:  # at its limit, an output ends only by its best continuation

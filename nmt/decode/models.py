@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import product
 
 import torch
 from torch import Tensor, nn
@@ -62,13 +61,12 @@ def combine(members: Sequence[Trained]) -> Trained:
     one differs from the first. Settings are from a corpus that had the columns that they read.
     """
     first = members[0]
-    for number, other in enumerate(members[1:], start=2):
-        for side, part in product(("source", "target"), ("segmenter", "vocabulary")):
-            if getattr(first, side).to_json()[part] != getattr(other, side).to_json()[part]:
+    for number, member in enumerate(members[1:], start=2):
+        for side in ("source", "target"):
+            if getattr(first, side).to_json() != getattr(member, side).to_json():
                 raise UserError(
-                    f"model {number} of {len(members)}: its {part} of the {side} is not that of "
-                    "model 1; an ensemble needs models of one text preparation, such as runs of "
-                    "one corpus with other seeds or encodings"
+                    f"model {number} of {len(members)}: segmenter or vocabulary of the {side} "
+                    "differs from model 1; an ensemble needs runs of one corpus and segmenter"
                 )
     if len(members) == 1:
         return first
@@ -109,10 +107,11 @@ def set_precision(models: Sequence[Transformer], precision: str) -> tuple[list[T
 
 def _replace_linear(model: Transformer, make: Callable[[nn.Linear], nn.Module]) -> Transformer:
     copied = build.shallow(model)
-    for module in list(copied.modules()):
-        for name in next((n for kind, n in LARGE.items() if isinstance(module, kind)), ()):
-            if isinstance(linear := getattr(module, name), nn.Linear):
-                setattr(module, name, make(linear))
+    for kind, names in LARGE.items():
+        for module in [module for module in copied.modules() if isinstance(module, kind)]:
+            for name in names:
+                if isinstance(linear := getattr(module, name), nn.Linear):
+                    setattr(module, name, make(linear))
     return copied
 
 

@@ -24,9 +24,7 @@ class GivenTranslation(NamedTuple):
     """A translation piece by piece, with log-probabilities."""
 
     pieces: list[str]  # unknown ones as `<unk>`; the last one is END
-    log_probs: list[
-        float
-    ]  # natural logarithms, each conditional on the source and the pieces before
+    log_probs: list[float]  # natural logarithms, conditional on the source and earlier pieces
 
     @property
     def log_prob(self) -> float:

@@ -84,11 +84,17 @@ def _close(
     rows, columns = extension.closed.nonzero().unbind(1)
     if not len(rows):
         return
-    facts = (t[rows, columns].tolist() for t in extension[1:4])
-    outputs = ids[rows, extension.parent[rows, columns]].tolist()
     length = ids.shape[2]
     norms = method.length_norm(length), method.length_norm(length + 1)  # without eos, and with it
-    outcomes = zip(sentence[rows].tolist(), columns.tolist(), outputs, *facts, strict=True)
+    outcomes = zip(
+        sentence[rows].tolist(),
+        columns.tolist(),
+        ids[rows, extension.parent[rows, columns]].tolist(),
+        extension.finished[rows, columns].tolist(),
+        extension.log_probs[rows, columns].tolist(),
+        extension.coverage[rows, columns].tolist(),
+        strict=True,
+    )
     for number, column, output, finished, log_prob, coverage in outcomes:
         score = log_prob / norms[finished] + coverage
         hypothesis = Hypothesis(output, score, log_prob, finished, coverage)

@@ -46,24 +46,23 @@ class TorchEngine:
 
         Raises UserError for settings that they or their device cannot follow.
         """
-        self.models, self.decode = [adapt(m, decode).model for m in members], decode
+        models = [adapt(member, decode).model for member in members]
         if decode.coverage_penalty:  # by attention, which other threads must not see, nor add to
-            self.models = [build.shallow(model) for model in self.models]
-        if decode.target_length == "given" and not any(m.needs_lengths for m in self.models):
+            models = [build.shallow(model) for model in models]
+        if decode.target_length == "given" and not any(model.needs_lengths for model in models):
             raise UserError(
                 "decode.target_length=given: no encoding of this model asks for a length; train "
                 "one with encoding=ldpe or encoding=lrpe"
             )
-        self.device = next(self.models[0].parameters()).device
-        self.source_limit = least(model.source_limit for model in self.models)
-        self.target_limit = least(model.target_limit for model in self.models)
-        self.columns: Set[str] = {name for model in self.models for name in model.columns}
-        self.column_ranges: Mapping[str, range] = common_ranges(
-            model.column_ranges for model in self.models
-        )
+        self.decode, self.device = decode, next(models[0].parameters()).device
+        self.source_limit = least(model.source_limit for model in models)
+        self.target_limit = least(model.target_limit for model in models)
+        self.columns: Set[str] = {name for model in models for name in model.columns}
+        ranges = (model.column_ranges for model in models)
+        self.column_ranges: Mapping[str, range] = common_ranges(ranges)
         self.parallel_batches = cpus() if self.device.type == "cpu" else 1
         self._has_halved = False  # a batch that was too large
-        self.models, self.bfloat16 = set_precision(self.models, decode.precision)
+        self.models, self.bfloat16 = set_precision(models, decode.precision)
 
     @property
     def most_workers(self) -> int:

@@ -57,22 +57,19 @@ class Side:
     @classmethod
     def from_json(cls, value: Any) -> "Side":
         """Build the side again; UserError (65) if the value is not from `to_json`."""
-        fields = _read(_Side, value, "side")
-        return cls(segmenter_from_json(fields.segmenter), Vocabulary.from_json(fields.vocabulary))
+        if not isinstance(value, dict) or {*value} != {"segmenter", "vocabulary"}:
+            raise damage_error("side", "expected a segmenter and a vocabulary")
+        segmenter = segmenter_from_json(value["segmenter"])
+        return cls(segmenter, Vocabulary.from_json(value["vocabulary"]))
 
 
 Sides: TypeAlias = Sequence[Side]  # source and target
 
 
-# What `to_json` writes. `Any` for long lists: they are checked faster here than by `read`.
-@dataclass
-class _Side:
-    segmenter: Any
-    vocabulary: Any
-
-
 @dataclass
 class _Segmenter:
+    """What `to_json` writes. `Any` for long lists: they are checked faster here than by `read`."""
+
     kind: Literal["bpe", "unigram", "marian"]
     tokenizer: Tokenizer
     merges: Any = None  # of bpe
@@ -82,10 +79,15 @@ class _Segmenter:
 
 def segmenter_from_json(value: Any) -> Segmenter:
     """Build the segmenter whose `to_json` returned `value`; UserError (65) if there is none."""
-    fields = _read(_Segmenter, value, "segmenter")
+    try:
+        fields: _Segmenter = read(_Segmenter, value, "segmenter")
+    except UserError as error:
+        raise UserError(visible(error, LONGEST), Exit.DATA) from None
     check_pieces(fields.tokenizer.symbols, "segmenter.tokenizer.symbols")
     if fields.kind == Bpe.kind:
-        merges = _check_merges(fields.merges)
+        merges: list[Any] = fields.merges if isinstance(fields.merges, list) else [None]
+        if not all(isinstance(merge, str) and MERGE.fullmatch(merge) for merge in merges):
+            raise damage_error("segmenter.merges", "expected a list of two symbols each")
         return Bpe(fields.tokenizer, merges, check_pieces(fields.pieces, "segmenter.pieces"))
     kind = MarianSegmenter if fields.kind == MarianSegmenter.kind else Unigram
     try:
@@ -95,17 +97,3 @@ def segmenter_from_json(value: Any) -> Segmenter:
         return kind(fields.tokenizer, model)
     except (ValueError, RuntimeError, OSError):
         raise damage_error("segmenter.model", "expected a SentencePiece model") from None
-
-
-def _read(schema: type, value: Any, where: str) -> Any:
-    try:
-        return read(schema, value, where)
-    except UserError as error:
-        raise UserError(visible(error, LONGEST), Exit.DATA) from None
-
-
-def _check_merges(value: Any) -> list[str]:
-    merges: list[Any] = value if isinstance(value, list) else [None]
-    if not all(isinstance(merge, str) and MERGE.fullmatch(merge) for merge in merges):
-        raise damage_error("segmenter.merges", "expected a list of two symbols each")
-    return merges

@@ -1,6 +1,7 @@
-"""Text to words and back: normalisation, and Moses tokenisation (through sacremoses) if wanted.
+# ruff: noqa: RUF001, RUF003 (quotes are among what it is about)
+"""Text to words and back: normalisation, and Moses tokenisation (through sacremoses) if configured.
 
-Normalisation is one for all text, at training and at translation alike. A control character or an
+All text is normalised alike, in training and in translation. A control character or an
 unusual space within a line reads as a space, invisible characters go, and each letter has one
 spelling (Unicode normal form). Zero-width joiner and non-joiner stay: in Persian, in Indic scripts
 and in emoji they change the meaning of their neighbours.
@@ -9,13 +10,12 @@ and in emoji they change the meaning of their neighbours.
 import logging
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
 from nmt.config.check import to_plain
-from nmt.text.quotes import join_marked, mark_quotes
 
 log = logging.getLogger(__name__)
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # C0 with TAB, DEL, C1 with NEL, LS, PS
@@ -24,6 +24,17 @@ INVISIBLE = re.compile(
 )  # soft hyphen, bidirectional marks, zero-width spaces, word joiner, byte order mark inside
 SPACES = re.compile("[ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
 UNUSUAL_SPACE = re.compile("  |^ | $|[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
+
+# Moses makes three words of "It’s", and its detokenizer knows no closing ”. When words are joined,
+# a quote closes the one that is open in its line; if none is, the language decides whether it
+# opens one: „so“, »so«.
+CLOSERS = {
+    "„": '“”"', "“": '”"', "”": "”", "‚": "‘’", "‘": "’", "«": "»", "»": "«»", "‹": "›", "›": "‹›"
+}  # fmt: skip
+LOW = ("bg", "cs", "da", "de", "et", "hr", "is", "lt", "lv", "mk", "sk", "sl", "sr")  # „so“, »so«
+CONTRACTED = re.compile("s|t|d|m|re|ve|ll", re.IGNORECASE)  # what follows the apostrophe
+ELIDED = re.compile("em|til|tis|twas|cause|[0-9]+s?", re.IGNORECASE)  # stands for a longer word
+TO_NEXT, TO_LAST = "\x01", "\x02"  # no space on this side of a word; normalised text has neither
 
 # SentencePiece writes a space as U+2581, so the character itself cannot pass through it; a lone
 # surrogate is no character, and no encoder takes it.
@@ -145,3 +156,45 @@ def warn_of_unknown(languages: Iterable[str], advice: str = "") -> None:
             log.warning(
                 "Moses has no rules for language %r; the English ones serve%s", language, advice
             )
+
+
+def mark_quotes(words: Sequence[str], language: str) -> list[str]:
+    """Mark the side of quotes and apostrophes on which there is no space."""
+    marked, opened = list[str](), list[str]()
+    for i, word in enumerate(words):
+        last, following = words[i - 1] if i else "", words[i + 1] if i + 1 < len(words) else ""
+        partner = next((quote for quote in reversed(opened) if word in CLOSERS[quote]), "")
+        if word == "’" and (not partner or CONTRACTED.fullmatch(following)):
+            word = _mark_apostrophe(last, following)
+        elif partner and (word != '"' or not {*CLOSERS[partner]} & {*words[i + 1 :]}):
+            del opened[opened.index(partner) :]
+            word = TO_LAST + word + (TO_NEXT if following[:1] == "-" != following else "")
+        elif word in CLOSERS and not (language == "fr" and word in "«»‹›"):  # « so »
+            if opens := not i or _opens(word, words[i + 1 :], language):
+                opened.append(word)
+            word = word + TO_NEXT if opens else TO_LAST + word
+        marked.append(word)
+    return marked
+
+
+def join_marked(text: str) -> str:
+    """Remove marks, and the spaces that they forbid."""
+    return re.sub(f"{TO_NEXT} ?| ?{TO_LAST}", "", text)
+
+
+def _mark_apostrophe(last: str, following: str) -> str:
+    if not following[:1].isalnum() or last[-1:] in {*".,!?"}:
+        return TO_LAST + "’"
+    if not last[-1:].isalnum() or (ELIDED.fullmatch(following) and not last.isdigit()):
+        return "’" + TO_NEXT  # ’90s
+    ends = (last[-1:] in "sS" and len(last) > 1) or (last.isdigit() and not following.isdigit())
+    return TO_LAST + "’" + ("" if ends and not CONTRACTED.fullmatch(following) else TO_NEXT)
+
+
+def _opens(quote: str, following: Sequence[str], language: str) -> bool:
+    """Whether a quote that closes none opens one, in this line or beyond it."""
+    if quote == "”" and language not in ("fi", "sv"):
+        return False
+    if {*CLOSERS[quote]} & {*following}:
+        return True
+    return quote in ("„‚»›" if language in LOW else "„“‚‘«‹")

@@ -4,10 +4,10 @@ from nmt.toy.grammar import Clause, LinkedClause, Phrase, Token, english, german
 from nmt.toy.lexicon import COMPLEMENT, COORDINATORS, Adverb
 
 # labels of edges, as in Universal Dependencies; the column `labels` has their indices in this list
-LABELS = (
-    *("root", "nsubj", "obj", "iobj", "obl", "advmod", "aux", "compound", "det", "amod", "case"),
-    *("mark", "cc", "conj", "acl", "advcl", "ccomp", "fixed"),
-)
+LABELS = [
+    "root", "nsubj", "obj", "iobj", "obl", "advmod", "aux", "compound", "det", "amod", "case",
+    "mark", "cc", "conj", "acl", "advcl", "ccomp", "fixed",
+]  # fmt: skip
 
 _Key = tuple[int, str]  # a node of the tree, and the role of a word in it
 _Heads = dict[_Key, tuple[_Key | None, str]]  # the governor of each key, and the label

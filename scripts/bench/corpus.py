@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nmt import build, modeldir
 from nmt.config.settings import Settings
 from nmt.corpus.batches import Batches
-from nmt.corpus.pairs import SIDES, Pairs, PairStore, id_type, write_pairs
+from nmt.corpus.pairs import SIDES, Pairs, id_type, read_pairs, write_pairs
 from nmt.corpus.prepare import Prepared
 from nmt.system import manifest
 from nmt.text.bpe import Bpe
@@ -90,7 +90,7 @@ def write_batches(
 ) -> SyntheticCorpus:
     """Write the first batches of a store as a run cuts them, and count their tokens."""
     options, path = settings.trainer, directory / "batches.npz"
-    store = PairStore(directory / "store")
+    store = read_pairs(directory / "store")
     cut = Batches(store, options.batch_tokens, options.batch_count, settings.seed)
     arrays: dict[str, Any] = {}
     tokens = []
@@ -127,7 +127,7 @@ def write(path: Path, lines: list[str]) -> Path:
 
 def prepared(store: Path, vocab: int) -> Prepared:
     """The store as a prepared corpus, which is its own development set."""
-    pairs, both = PairStore(store), side(vocab)
+    pairs, both = read_pairs(store), side(vocab)
     facts = {
         "fingerprint": "made up",
         "train_pairs": len(pairs),

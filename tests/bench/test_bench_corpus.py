@@ -6,7 +6,7 @@ import pytest
 
 from nmt.config.settings import Settings
 from nmt.corpus.batches import Batches
-from nmt.corpus.pairs import PairStore
+from nmt.corpus.pairs import read_pairs
 from nmt.text.vocab import PAD, SPECIALS
 from scripts.bench import corpus
 
@@ -22,7 +22,7 @@ def test_peers_get_the_batches_of_the_product(tmp_path: Path, settings: Settings
     made = corpus.make(tmp_path, settings, VOCAB, 4, pairs=200)
     options = settings.trainer
     batches = Batches(
-        PairStore(made.store), options.batch_tokens, options.batch_count, settings.seed
+        read_pairs(made.store), options.batch_tokens, options.batch_count, settings.seed
     )
     with np.load(made.batches) as file:
         assert len(file.files) == 2 * 4

@@ -144,12 +144,12 @@ def test_the_next_command_goes_on(
     with at_each_batch(stop):
         code, _, err = nmt_score(*texts, "-o", output)
     assert code == 130 and "out.part: keeps the 4 lines done so far" in err
-    for odd, told in (
+    for odd, message in (
         ([*texts, "--tokens"], "its 4 lines were made with --tokens=False, now True"),
         ([texts[0], texts[0]], "its 4 lines were made with another text"),
     ):
         code, _, err = nmt_score(*odd, "-o", output)
-        assert code == 2 and told in err and err.count("\n") == 1
+        assert code == 2 and message in err and err.count("\n") == 1
     with at_each_batch(stop):
         code, _, again = nmt_score(*texts, "-o", output)
     assert code == 65 and "out.part: goes on after 4 lines" in again
@@ -176,13 +176,13 @@ def test_columns_stand_beside_the_source(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (["-", "x", "--columns", "a=-"], 2, "-: stdin can be one of the texts only"),
         (["x", "y"], 66, "x: no such file"),
         (["-", "/dev/null", "-o", "/no/where"], 73, "/no/where: No such file"),
     ],
 )
-def test_wrong_arguments(nmt_score: Run, words: list[str], code: int, told: str) -> None:
+def test_wrong_arguments(nmt_score: Run, words: list[str], code: int, message: str) -> None:
     found, out, err = nmt_score(*words)
-    assert (found, out) == (code, b"") and told in err and err.count("\n") == 1
+    assert (found, out) == (code, b"") and message in err and err.count("\n") == 1

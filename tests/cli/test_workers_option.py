@@ -66,7 +66,7 @@ def kill(record: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("act", "found", "told"),
+    ("act", "found", "last_line"),
     [
         (interrupt, 130, "nmt: interrupted\n"),
         (kill, 71, "nmt: --workers 2: a worker was killed, as the system does for want of memory; "
@@ -79,7 +79,7 @@ def test_what_was_done_is_kept_and_the_same_command_goes_on(
     begun: list[int],
     act: Callable[[Path], None],
     found: int,
-    told: str,
+    last_line: str,
 ) -> None:
     whole, output = nmt_translate(str(text), "--scores")[1:], text.with_name("out")
     eleventh = WHOLE_WORDS.ids(LINES[10])  # as long as any
@@ -100,7 +100,7 @@ def test_what_was_done_is_kept_and_the_same_command_goes_on(
         signal.signal(signal.SIGINT, before)
     assert code == found
     last = err.splitlines(keepends=True)[-1]
-    assert last == told
+    assert last == last_line
     done = json.loads(record.read_bytes())["progress"]["lines"]
     assert done in (6, 9)
     written = part.read_bytes().count(b"\n")

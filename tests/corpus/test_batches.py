@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nmt.corpus.batches import Batches, in_order
-from nmt.corpus.pairs import Pairs, PairStore, id_type, write_pairs
+from nmt.corpus.pairs import Pairs, id_type, read_pairs, write_pairs
 from nmt.text.vocab import BOS, EOS, PAD
 
 PAIRS = 4000
@@ -15,7 +15,7 @@ COUNTS = ["source", "target", "max"]
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> PairStore:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     """A store whose lengths are distributed as in news text, with one giant."""
     draw = np.random.default_rng(0)
     source = np.clip(draw.lognormal(3.1, 0.6, PAIRS), 1, 100).astype(int)
@@ -29,7 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> PairStore:
         ids[name][offsets[name][1:] - 1] = EOS
     lines = np.arange(1, PAIRS + 1, dtype=np.uint32)
     write_pairs(path, [Pairs(lines, ids, offsets)], id_type(9000))
-    return PairStore(path)
+    return read_pairs(path)
 
 
 def lines(batches: Batches, epoch: int) -> list[list[int]]:
@@ -37,7 +37,7 @@ def lines(batches: Batches, epoch: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_every_pair_once_within_the_budget(store: PairStore, count: str) -> None:
+def test_every_pair_once_within_the_budget(store: Pairs, count: str) -> None:
     batches = Batches(store, 600, count, seed=1)
     seen, real, padded = [], 0, 0
     for i in range(batches.size(3)):
@@ -52,7 +52,7 @@ def test_every_pair_once_within_the_budget(store: PairStore, count: str) -> None
     assert real / padded >= 0.9
 
 
-def test_rows_are_the_pairs(store: PairStore) -> None:
+def test_rows_are_the_pairs(store: Pairs) -> None:
     (batch,) = Batches(store, 900, "max", seed=1).batch(0, 5)
     assert batch.source.dtype == batch.target.dtype == torch.int64
     for row, line in enumerate(batch.lines):
@@ -63,7 +63,7 @@ def test_rows_are_the_pairs(store: PairStore) -> None:
         assert batch.target[row].tolist() == [BOS, *target] + [PAD] * padding
 
 
-def test_pure_function_of_seed_and_epoch(store: PairStore) -> None:
+def test_pure_function_of_seed_and_epoch(store: Pairs) -> None:
     first, again = (Batches(store, 900, "max", seed=5) for _ in range(2))
     expected = lines(first, 2)
     lines(again, 0)
@@ -77,14 +77,14 @@ def test_pure_function_of_seed_and_epoch(store: PairStore) -> None:
         first.batch(2, first.size(2))
 
 
-def test_known_order_on_every_machine(store: PairStore) -> None:
+def test_known_order_on_every_machine(store: Pairs) -> None:
     plan = Batches(store, 900, "max", seed=5).plan(0)
     # pinned: a change here changes every training run, and no old one can resume
     assert plan.starts[:3].tolist() == [524, 2247, 99]
     assert plan.order[2000:2004].tolist() == [1347, 2937, 677, 1273]
 
 
-def test_fewest_batches_the_greedy_cut_allows(store: PairStore) -> None:
+def test_fewest_batches_the_greedy_cut_allows(store: Pairs) -> None:
     counted = np.maximum(store.lengths["source"], store.lengths["target"]) + 1
     widths, batches = sorted(counted.tolist(), reverse=True), 0
     while widths:
@@ -93,7 +93,7 @@ def test_fewest_batches_the_greedy_cut_allows(store: PairStore) -> None:
     assert batches == Batches(store, 900, "max", seed=1).size(0)
 
 
-def test_in_order_is_always_the_same(store: PairStore) -> None:
+def test_in_order_is_always_the_same(store: Pairs) -> None:
     once, twice = ([batch.lines for batch in in_order(store, 900, "max")] for _ in range(2))
     assert once == twice
     assert sorted(line for some in once for line in some) == list(range(1, PAIRS + 1))

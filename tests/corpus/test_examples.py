@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nmt.corpus.batches import Batches
 from nmt.corpus.examples import Examples, Joining, draw_examples, find_longest
-from nmt.corpus.pairs import Corpora, Pairs, PairStore, write_pairs
+from nmt.corpus.pairs import Corpora, Pairs, read_pairs, write_pairs
 from nmt.errors import UserError
 from nmt.text.vocab import BOS, EOS, PAD
 
@@ -18,11 +18,11 @@ JOINING = Joining(max_lines=3, share=0.6, max_length=30, within=None)
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> PairStore:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     return stored(tmp_path_factory.mktemp("joined") / "store", 400)
 
 
-def stored(path: Path, pairs: int) -> PairStore:
+def stored(path: Path, pairs: int) -> Pairs:
     """Pairs of 1 to 12 pieces; line 21 and its like were dropped; documents change at 50s."""
     random = np.random.default_rng(0)
     rows = dict[str, list[list[int]]](source=[], target=[])
@@ -34,7 +34,7 @@ def stored(path: Path, pairs: int) -> PairStore:
     lines = lines + (lines > 20) + (lines > 77)
     whole = Pairs.of_rows(lines, rows, np.dtype("<u2"), per, columns)
     write_pairs(path, [whole], np.dtype("<u2"), per)
-    return PairStore(path)
+    return read_pairs(path)
 
 
 def rows(examples: Examples) -> list[list[int]]:
@@ -50,7 +50,7 @@ def rows(examples: Examples) -> list[list[int]]:
     st.integers(0, 9),
 )  # fmt: skip
 def test_each_pair_is_in_one_example_within_limits_and_borders(
-    store: PairStore, most: int, share: float, length: int, within: str | None, epoch: int
+    store: Pairs, most: int, share: float, length: int, within: str | None, epoch: int
 ) -> None:
     examples = draw_examples(store, Joining(most, share, length, within), (), 1, epoch)
     assert [pair for row in rows(examples) for pair in row] == list(range(len(store)))
@@ -73,7 +73,7 @@ def test_shares_and_numbers_of_lines_are_those_asked_for(tmp_path: Path) -> None
     assert (draw_examples(large, Joining(2, 0.0, 1000, None), (), 1, 0).counts == 1).all()
 
 
-def test_the_longest_example_is_known_beforehand(store: PairStore) -> None:
+def test_the_longest_example_is_known_beforehand(store: Pairs) -> None:
     most = find_longest(store, JOINING)
     seen = [draw_examples(store, JOINING, (), 1, epoch) for epoch in range(12)]
     assert most["source"] >= max(int(e.lengths["source"].max()) for e in seen) > 12
@@ -90,7 +90,7 @@ def test_the_longest_example_is_known_beforehand(store: PairStore) -> None:
     assert most["source"] == exact
 
 
-def test_batches_hold_the_ids_of_the_parts_and_one_eos(store: PairStore) -> None:
+def test_batches_hold_the_ids_of_the_parts_and_one_eos(store: Pairs) -> None:
     batches = Batches(store, 200, "max", 1, JOINING)
     seen: list[int] = []
     several = 0
@@ -110,7 +110,7 @@ def test_batches_hold_the_ids_of_the_parts_and_one_eos(store: PairStore) -> None
     assert sorted(seen) == list(range(len(store))) and several > 50
 
 
-def test_joined_batches_are_the_same_on_every_machine(store: PairStore) -> None:
+def test_joined_batches_are_the_same_on_every_machine(store: Pairs) -> None:
     # pinned: a change here changes every training run with data.join, and no old one can resume
     digest, batches = hashlib.sha256(), Batches(store, 200, "max", 1, JOINING)
     for epoch in (0, 3):
@@ -121,7 +121,7 @@ def test_joined_batches_are_the_same_on_every_machine(store: PairStore) -> None:
     assert (batches.size(0), digest.hexdigest()[:16]) == (19, "30fc9308d53609b9")
 
 
-def test_all_epochs_keep_the_budget_and_each_has_batches_of_its_own(store: PairStore) -> None:
+def test_all_epochs_keep_the_budget_and_each_has_batches_of_its_own(store: Pairs) -> None:
     for budget in (30, 200):
         batches = Batches(store, budget, "max", 1, JOINING)
         for epoch in range(6):

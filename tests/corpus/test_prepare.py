@@ -91,8 +91,8 @@ def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
         with Path(path).open("ab") as file:
             file.write(b"".join(pair[side] + b"\n" for pair in extra))
     prepared = prepare(data, BPE)
-    told = prepared.report
-    train = told["train"]
+    report = prepared.report
+    train = report["train"]
     dropped = {why: counts["pairs"] for why, counts in train["dropped"].items()}
     assert dropped == {
         "empty side": 2,
@@ -104,7 +104,7 @@ def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
     }
     assert prepared.train.lines.tolist() == [*range(1, 41), 46]
     for split, lines in (("train", 46), ("dev", 4)):
-        found = told[split]
+        found = report[split]
         assert found["total"]["pairs"] == lines
         for measure, total in found["total"].items():
             lost = sum(counts[measure] for counts in found["dropped"].values())
@@ -112,8 +112,8 @@ def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
             rows = found["by_source_length"].values()
             assert found["kept"][measure] == sum(row[measure] for row in rows)
     assert train["kept"]["source_tokens"] == prepared.train.lengths["source"].sum()
-    assert told["dev"]["unknown_share"]["source"] > 0  # "katze" has new characters
-    shown = describe(told)
+    assert report["dev"]["unknown_share"]["source"] > 0  # "katze" has new characters
+    shown = describe(report)
     assert "dropped: too long" in shown and "46" in shown
 
 
@@ -295,11 +295,11 @@ def test_a_giant_line_is_dropped_from_either_text(tmp_path: Path) -> None:
             with Path(getattr(data, f"{split}_{side}")).open("a") as file:
                 file.write(f"{line}\n" if side == "source" else "dog\n")
     prepared = prepare(data, BPE)
-    told = prepared.report
+    report = prepared.report
     for split, lines in (("train", 40), ("dev", 3)):
-        assert told[split]["dropped"]["too many bytes"]["pairs"] == 1
-        assert told[split]["kept"]["pairs"] == lines
-    assert "dropped: too many bytes" in describe(told).split("\ndev")[1]
+        assert report[split]["dropped"]["too many bytes"]["pairs"] == 1
+        assert report[split]["kept"]["pairs"] == lines
+    assert "dropped: too many bytes" in describe(report).split("\ndev")[1]
 
 
 def test_pairs_of_unlike_lengths_are_dropped(tmp_path: Path) -> None:

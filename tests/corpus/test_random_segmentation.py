@@ -13,7 +13,7 @@ import pytest
 from nmt.corpus.batches import Batches
 from nmt.corpus.examples import Joining
 from nmt.corpus.learn import count_pieces, learn_merges
-from nmt.corpus.pairs import Pairs, PairStore, write_pairs
+from nmt.corpus.pairs import Pairs, read_pairs, write_pairs
 from nmt.corpus.sampling import RandomSegmentation, measure_growth
 from nmt.text.bpe import SEPARATOR, Bpe, BpeDropout
 from nmt.text.tokenizer import Tokenizer
@@ -32,7 +32,7 @@ def bpe() -> tuple[Bpe, Vocabulary]:
     return Bpe(Tokenizer("nfc", "none", "de"), merges, known), Vocabulary(known)
 
 
-def stored(path: Path, lines: Sequence[int]) -> PairStore:
+def stored(path: Path, lines: Sequence[int]) -> Pairs:
     """Some lines of the text and their reversal, with a column of each kind."""
     segmenter, vocabulary = bpe()
     rows = dict[str, list[list[int]]](source=[], target=[])
@@ -44,11 +44,11 @@ def stored(path: Path, lines: Sequence[int]) -> PairStore:
     tags = np.concatenate(rows["source"]).astype(np.int32)
     columns = {"tag": tags, "document": np.array(lines, np.int32) // 40}
     write_pairs(path, [Pairs.of_rows(np.array(lines), rows, dtype, per, columns)], dtype, per)
-    return PairStore(path)
+    return read_pairs(path)
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> PairStore:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     return stored(tmp_path_factory.mktemp("sampled") / "train", range(len(TEXTS)))
 
 
@@ -59,7 +59,7 @@ def segmentation(
 
 
 def rows(
-    store: PairStore, epoch: int, random_segmentation: RandomSegmentation
+    store: Pairs, epoch: int, random_segmentation: RandomSegmentation
 ) -> dict[int, tuple[list[int], list[int]]]:
     """The ids of an epoch's lines."""
     prepared = store.select(np.arange(len(store)))
@@ -68,9 +68,7 @@ def rows(
     return {int(line): (s, t) for line, (s, t) in zip(pairs.lines, both, strict=True)}
 
 
-def test_a_line_depends_on_seed_epoch_and_its_number_alone(
-    store: PairStore, tmp_path: Path
-) -> None:
+def test_a_line_depends_on_seed_epoch_and_its_number_alone(store: Pairs, tmp_path: Path) -> None:
     state = random.getstate()
     first = rows(store, 2, segmentation())
     assert random.getstate() == state, "an application's own draws stay the same"
@@ -85,7 +83,7 @@ def test_a_line_depends_on_seed_epoch_and_its_number_alone(
     assert any(same_words), "both sides of a pair have draws of their own"
 
 
-def test_each_line_is_the_same_text_in_other_pieces(store: PairStore) -> None:
+def test_each_line_is_the_same_text_in_other_pieces(store: Pairs) -> None:
     _, vocabulary = bpe()
     pieces = 0
     for line, (source, target) in rows(store, 0, segmentation()).items():
@@ -99,7 +97,7 @@ def test_each_line_is_the_same_text_in_other_pieces(store: PairStore) -> None:
     assert growth == pytest.approx((pieces - 343) / store.lengths["source"].sum())
 
 
-def test_what_would_be_too_long_keeps_its_own_pieces(store: PairStore) -> None:
+def test_what_would_be_too_long_keeps_its_own_pieces(store: Pairs) -> None:
     kept = 0
     for number, (source, _) in enumerate(rows(store, 0, segmentation(1.0, most=16)).values()):
         characters = sum(map(len, TEXTS[number].split()))
@@ -111,7 +109,7 @@ def test_what_would_be_too_long_keeps_its_own_pieces(store: PairStore) -> None:
     assert kept > 10
 
 
-def test_lines_of_an_example_that_would_be_too_long_keep_theirs(store: PairStore) -> None:
+def test_lines_of_an_example_that_would_be_too_long_keep_theirs(store: Pairs) -> None:
     counts, first = np.array([3, 2, 1, 4, 2]), 0
     pairs = segmentation(1.0, joined=40).segment(store.select(np.arange(10, 22)), counts, 0)
     for count in counts.tolist():
@@ -126,7 +124,7 @@ def test_lines_of_an_example_that_would_be_too_long_keep_theirs(store: PairStore
     ("joining", "budget"), [(None, 20), (None, 100), (Joining(3, 0.5, 30, "document"), 100)]
 )
 def test_batches_hold_each_line_once_and_no_part_exceeds_the_budget(
-    store: PairStore, joining: Joining | None, budget: int
+    store: Pairs, joining: Joining | None, budget: int
 ) -> None:
     drawing = segmentation(most=30, joined=30)
     batches = Batches(store, budget, "max", 1, joining, drawing)
@@ -161,7 +159,7 @@ def lines_of(source: list[int], line: int) -> int:
     return len(words) // 3
 
 
-def test_workers_make_the_batches_of_this_process_also_ahead(store: PairStore) -> None:
+def test_workers_make_the_batches_of_this_process_also_ahead(store: Pairs) -> None:
     alone = Batches(store, 200, "max", 1, None, segmentation())
     shared = Batches(store, 200, "max", 1, None, segmentation(), workers=2)
     with shared.workers:

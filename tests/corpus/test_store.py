@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.corpus.pairs import SIDES, Pairs, PairStore, id_type, write_pairs
+from nmt.corpus.pairs import SIDES, Pairs, id_type, read_pairs, write_pairs
 
 SEQUENCE = st.lists(st.integers(3, 60_000), max_size=5).map(lambda ids: [*ids, 2])
 PAIRS = st.lists(st.tuples(SEQUENCE, SEQUENCE), min_size=1, max_size=12)
@@ -30,7 +30,7 @@ def test_round_trip(
 ) -> None:
     path = tmp_path_factory.mktemp("s") / "prepared" / "train"
     write(path, pairs)
-    store = PairStore(path)
+    store = read_pairs(path)
     assert len(store) == len(pairs)
     for i, (source, target) in enumerate(pairs):
         found = store.pair(i)
@@ -52,7 +52,7 @@ def test_columns_keep_in_step_with_the_source(tmp_path: Path) -> None:
         columns = {"tag": tags, "language": np.array([part, 7], np.int32)}
         parts.append(Pairs.of_rows(np.array([1, 2]) + 2 * part, rows, dtype, per, columns))
     write_pairs(tmp_path / "train", parts, dtype, per)
-    store = PairStore(tmp_path / "train")
+    store = read_pairs(tmp_path / "train")
     assert store.per == per
     assert store.columns["tag"].tolist() == [-1, 2**31 - 1, 3, 4, -(2**31)] * 2
     assert store.columns["language"].tolist() == [0, 7, 1, 7]

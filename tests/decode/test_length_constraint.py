@@ -27,8 +27,8 @@ def trained(of_letters: Callable[..., Trained]) -> Callable[..., Trained]:
     return partial(of_letters, "data=files", "data.root=x")
 
 
-def told(trained: Trained, columns: Any = None, **options: Any) -> dict[int, int]:
-    """What each source (by its number of tokens) was told, eos included."""
+def lengths_read(trained: Trained, columns: Any = None, **options: Any) -> dict[int, int]:
+    """The length that the decoder reads for each source, by its number of tokens, eos included."""
     seen, sources = dict[int, int](), list[int]()
 
     def look(module: nn.Module, inputs: Any) -> None:
@@ -46,24 +46,26 @@ def told(trained: Trained, columns: Any = None, **options: Any) -> dict[int, int
 
 
 def test_ratio_counts_pieces_and_eos(trained: Callable[..., Trained]) -> None:
-    assert told(trained("encoding=ldpe")) == {5: 5, 2: 2, 3: 3}
-    assert told(trained("encoding=lrpe"), length_ratio=1.5) == {5: 7, 2: 3, 3: 4}
-    assert told(trained("encoding=ldpe"), length_ratio=0.1) == {5: 2, 2: 2, 3: 2}
-    assert told(trained("encoding=absolute")) == {}
+    assert lengths_read(trained("encoding=ldpe")) == {5: 5, 2: 2, 3: 3}
+    assert lengths_read(trained("encoding=lrpe"), length_ratio=1.5) == {5: 7, 2: 3, 3: 4}
+    assert lengths_read(trained("encoding=ldpe"), length_ratio=0.1) == {5: 2, 2: 2, 3: 2}
+    assert lengths_read(trained("encoding=absolute")) == {}
 
 
 def test_given_lengths_stand_in_a_column(trained: Callable[..., Trained]) -> None:
     given = {"length": ["9", "8", "7"]}
-    found = told(trained("encoding=ldpe"), given, target_length="given")
+    found = lengths_read(trained("encoding=ldpe"), given, target_length="given")
     assert found == {5: 10, 2: 9, 3: 8}
-    forced = told(trained("encoding=ldpe"), given, length="forced")  # whatever the ratio would be
+    forced = lengths_read(
+        trained("encoding=ldpe"), given, length="forced"
+    )  # whatever the ratio would be
     assert forced == {5: 10, 2: 9, 3: 8}
     with pytest.raises(UserError, match="column length"):
-        told(trained("encoding=ldpe"), None, target_length="given")
+        lengths_read(trained("encoding=ldpe"), None, target_length="given")
     with pytest.raises(UserError, match="no encoding of this model asks for a length"):
-        told(trained("encoding=absolute"), given, target_length="given")
+        lengths_read(trained("encoding=absolute"), given, target_length="given")
     with pytest.raises(UserError, match="column length: unknown to this model"):
-        told(trained("encoding=ldpe"), given)
+        lengths_read(trained("encoding=ldpe"), given)
 
 
 def test_positions_are_scaled_once_and_by_name(trained: Callable[..., Trained]) -> None:

@@ -63,19 +63,19 @@ def test_hypotheses_and_scores_do_not_depend_on_workers(
 
 
 def test_what_is_unusual_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    options, told = decode(window=4, too_long="split"), []
+    options, logged = decode(window=4, too_long="split"), []
     for workers in (1, 2):
         caplog.clear()
         some = trained(longest_source=3)
         some.model.source_limit = 5  # type: ignore[misc]
         outcome(some, workers, options, read_ahead=True)
-        told.append([record.getMessage() for record in caplog.records])
-    assert told[0] == told[1]
-    assert [message[:30] for message in told[0]] == [
+        logged.append([record.getMessage() for record in caplog.records])
+    assert logged[0] == logged[1]
+    assert [message[:30] for message in logged[0]] == [
         "sources of more than 4 pieces ",
         "translations cut at the limit ",
     ]
-    assert "first: line 8" in told[0][0] and "1 (first: line 5" in told[0][1]
+    assert "first: line 8" in logged[0][0] and "1 (first: line 5" in logged[0][1]
 
 
 def reader(read: list[int], count: int = 40) -> Iterator[str]:

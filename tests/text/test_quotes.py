@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacremoses import MosesDetokenizer
 
-from nmt.text.quotes import CLOSERS, join_marked, mark_quotes
-from nmt.text.tokenizer import Tokenizer
+from nmt.text.tokenizer import CLOSERS, Tokenizer, join_marked, mark_quotes
 
 TOKENIZERS = {language: Tokenizer("nfc", "moses", language) for language in ("en", "de", "fr")}
 PARTS = [*CLOSERS, "’", '"', "'", "s", "Haus", "5", ".", ",", "(", ")", "-", "-los", "90s", "中"]

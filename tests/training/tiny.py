@@ -17,7 +17,7 @@ from torch.nn.modules.module import _global_forward_hooks
 from torch.optim.optimizer import _global_optimizer_post_hooks
 
 from nmt.config.settings import Settings, thaw
-from nmt.corpus.pairs import Pairs, PairStore, write_pairs
+from nmt.corpus.pairs import Pairs, read_pairs, write_pairs
 from nmt.corpus.prepare import Prepared
 from nmt.text.bpe import Bpe
 from nmt.text.side import Side
@@ -118,7 +118,7 @@ def prepared(path: Path) -> Prepared:
     return Prepared(path, train, dev, side, side, facts, {"train": counts, "dev": counts})
 
 
-def store(path: Path, pairs: int, seed: int) -> PairStore:
+def store(path: Path, pairs: int, seed: int) -> Pairs:
     """Pairs of 2 to 9 random letters and their reversal."""
     random = np.random.default_rng(seed)
     rows = dict[str, list[list[int]]](source=[], target=[])
@@ -128,7 +128,7 @@ def store(path: Path, pairs: int, seed: int) -> PairStore:
         rows["target"].append([*ids[::-1], 2])
     dtype = np.dtype("<u2")
     write_pairs(path, [Pairs.of_rows(np.arange(1, pairs + 1), rows, dtype)], dtype)
-    return PairStore(path)
+    return read_pairs(path)
 
 
 def train(run: Path, data: Prepared, /, **changes: Any) -> Outcome:

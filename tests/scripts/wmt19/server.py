@@ -41,8 +41,8 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        path, asked = self.path, self.headers.get("Range")
-        self.server.seen.append((path, asked))
+        path, byte_range = self.path, self.headers.get("Range")
+        self.server.seen.append((path, byte_range))
         name = path.rsplit("/", 1)[-1]
         mood = "right" if path.startswith("/else/") else self.server.mood(name)
         data = self.server.files.get(name)
@@ -52,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
             scheme = {"redirect": self.server.url, "file": "file://"}
             self._answer(302, {"Location": f"{scheme[mood]}/else/{name}", "Content-Length": "0"})
         else:
-            self._send(data if mood != "wrong" else bytes(b ^ 1 for b in data), mood, asked)
+            self._send(data if mood != "wrong" else bytes(b ^ 1 for b in data), mood, byte_range)
 
     def _answer(self, status: int, headers: Mapping[str, str]) -> None:
         self.send_response(status)
@@ -60,8 +60,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(key, value)
         self.end_headers()
 
-    def _send(self, data: bytes, mood: str, asked: str | None) -> None:
-        found = re.fullmatch(r"bytes=(\d+)-", asked or "")
+    def _send(self, data: bytes, mood: str, byte_range: str | None) -> None:
+        found = re.fullmatch(r"bytes=(\d+)-", byte_range or "")
         start = int(found[1]) if found and mood not in ("no-range", "cut", "unsized") else 0
         if start and start >= len(data):
             self._answer(416, {"Content-Length": "0"})

@@ -46,8 +46,8 @@ def serve() -> Iterator[Serve]:
         yield start
 
 
-def get(asked: Archive, folder: Path) -> bytes:
-    assert fetch([asked], folder) == []
+def get(requested: Archive, folder: Path) -> bytes:
+    assert fetch([requested], folder) == []
     assert [p.name for p in folder.iterdir()] == [FILE]
     return (folder / FILE).read_bytes()
 
@@ -70,14 +70,14 @@ def test_the_right_bytes_arrive(moods: tuple[str, ...], serve: Serve, tmp_path: 
 def test_a_short_answer_is_continued_where_it_stopped(serve: Serve, tmp_path: Path) -> None:
     server = serve("short", "right")
     get(archive(server.url), tmp_path)
-    assert [asked for _, asked in server.seen] == [None, f"bytes={len(DATA) // 2}-"]
+    assert [requested for _, requested in server.seen] == [None, f"bytes={len(DATA) // 2}-"]
 
 
 def test_a_part_of_a_killed_download_is_continued(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / f"{FILE}.part").write_bytes(DATA[:1000])
     server = serve()
     assert get(archive(server.url), tmp_path) == DATA
-    assert [asked for _, asked in server.seen] == ["bytes=1000-"]
+    assert [requested for _, requested in server.seen] == ["bytes=1000-"]
 
 
 @pytest.mark.parametrize("junk", [DATA, DATA + b"more", b"x" * len(DATA)])
