@@ -152,7 +152,7 @@ def _check_model(settings: Settings, model: Transformer, engine: ExportEngine) -
             raise UserError(f"decode.{key}={value}: cannot be exported; add decode.{key}={neutral}")
     for e in model.cross_encodings:
         hooks = [hook for hook in NEAREST if hook in e.hooks]
-        if hooks or e.scale is not None:
+        if hooks or e.score_scale is not None:
             raise UserError(
                 f"encoding.{e.name}: cannot be exported to {engine.title}, because attention to "
                 "the source knows no positions there; the nearest that can is "
