@@ -302,7 +302,7 @@ def choose_samples(
         texts.append(draw_line(side, draw, max(1, min(length, room))))
     samples = []
     for text in texts:
-        ids = side.ids(side.protection.protect_line(text).text)[:-1]
+        ids = side.ids(side.protection.protect(text).text)[:-1]
         if 0 < len(ids) <= room:
             limit = within_table(int(RATIO * len(ids)) + ROOM, tables.target)
             samples.append(SampleLine(text, ids, limit))
