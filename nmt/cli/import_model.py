@@ -64,8 +64,8 @@ def command(argv: list[str]) -> None:
         log_model(imported.trained)
         if imported.trained.facts["longest_source"] is None:
             log.warning(
-                "longest source in training: unknown, as no file of %s tells; without "
-                "--trained-length N, in pieces, no report marks lengths beyond it",
+                "no file of %s states how long the lines in training were; only with "
+                "--trained-length N, in pieces, reports mark longer ones",
                 options.source,
             )
         certificate = importing.certify(imported, lines)

@@ -24,6 +24,10 @@ from nmt.text.languages import languages_of, short_code
 from nmt.text.tokenizer import CONTROL, INVISIBLE
 from nmt.text.unigram import CODE, MarianSegmenter, Unigram, language_codes
 
+EXAMPLE = "a line"  # as good as any where the language is unknown
+CODES, PIECES = "bpe.codes", "bpe.vocabulary"  # of the source, in the formats of subword-nmt
+NO_MERGE = "\u2581 \u2581"  # of what no normalised text has: subword-nmt reads no empty list
+
 log = logging.getLogger(__name__)
 
 
@@ -37,7 +41,7 @@ def write_card(
 ) -> bytes:
     """The text of README.md for a model that was written to a path."""
     trained = prepared.trained
-    languages = _languages(trained)
+    languages = _list_languages(trained)
     front: dict[str, Any] = {
         "language": languages,
         "license": license,
@@ -88,7 +92,7 @@ def render(template: str, **values: Any) -> str:
     return templates.get_template(template).render(values)
 
 
-def _languages(trained: Trained) -> list[str]:
+def _list_languages(trained: Trained) -> list[str]:
     """The code of the source, then those of the targets; none where one is unknown.
 
     A model that knows its targets as `>>fr<<` translates into the chosen one, or into all, and into
@@ -105,19 +109,14 @@ def _languages(trained: Trained) -> list[str]:
     return [] if UNNAMED in languages else languages
 
 
-EXAMPLE = "a line"  # as good as any where the language is unknown
-CODES, PIECES = "bpe.codes", "bpe.vocabulary"  # of the source, in the formats of subword-nmt
-NO_MERGE = "\u2581 \u2581"  # of what no normalised text has: subword-nmt reads no empty list
-
-
 def write_program(
     trained: Trained, directory: str, most: int | None, classes: Sequence[str] = ()
 ) -> str:
     """The Python for a directory, of CTranslate2 or of classes of transformers.
 
-    `most`: pieces of the longest output for which it has positions; None: any number. For
-    CTranslate2 it reads `files`, and the options of translate_batch in certificate.json. `classes`:
-    of the model and the tokenizer.
+    `most`: pieces of the longest output for which it has positions; None: any number. `classes`: of
+    the model and the tokenizer. For CTranslate2 it reads the files of `list_files`, and the options
+    of translate_batch in certificate.json.
     """
     source, target = trained.source.segmenter, trained.target.segmenter
     decode = trained.settings.decode.by_beam()

@@ -87,7 +87,7 @@ def test_an_export_keeps_its_languages_search_and_trained_length(
     again = modeldir.load(tmp_path / "again")
     assert again.settings.decode == trained.settings.decode
     assert languages_of(again.settings) == ("fr", "en")
-    assert again.facts == {"longest_source": 12} and "longest source" not in caplog.text
+    assert again.facts == {"longest_source": 12} and "--trained-length" not in caplog.text
     texts = [Translator.of(each, each.settings.decode).texts(LETTERED) for each in (trained, again)]
     assert texts[0] == texts[1] and any(texts[0])
     (tmp_path / "made/manifest.json").unlink()
