@@ -106,7 +106,7 @@ def _make(name: str, cls: type[Encoding], options: dict[str, Any], dims: Dims) -
         if "already exists" not in str(e):
             raise
         raise ValueError(f"{e.args[0]} in the base class Encoding; choose another name") from None
-    if hidden := [a for a in vars(encoding) if callable(getattr(Encoding, a, None))]:
+    if hidden := [a for a in vars(encoding) if callable(vars(Encoding).get(a))]:
         raise ValueError(f"attribute {hidden[0]!r} hides a method of Encoding; choose another name")
     _check_positions(encoding, at)
     check_layers(encoding)
