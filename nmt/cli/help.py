@@ -105,8 +105,7 @@ def _whole_manual(manual: Manual, folders: Folders) -> list[str]:
 
 
 def _group_page(group: str, folders: Folders) -> list[str]:
-    lines = [f"{group}: {catalog.TITLES[group]}", ""]
-    lines.append(f"Options ({group}=OPTION; * is the default):")
+    lines = [f"{group}: {catalog.TITLES[group]}", "", f"Options ({group}=OPTION; * the default):"]
     default = catalog.default_options().get(group)
     for option in catalog.options_of(group, folders):
         mark = "*" if option == default else " "
@@ -138,7 +137,9 @@ def _option_page(group: str, option: str, folders: Folders) -> list[str]:
     for key, value in check.flatten(values):
         if not key.startswith("hydra."):
             above = [key.rsplit(".", n)[0] for n in range(key.count(".") + 1)]  # itself first
-            meaning = next((comments[k][1] for k in above if k in comments), "")
+            declared = check.find_key(Settings, key)
+            meaning = declared.doc if declared is not None else ""
+            meaning = next((comments[k][1] for k in above if k in comments), meaning)
             rows.append((key, shorten(_text(value), 60, placeholder="..."), meaning))
     return [*lines, *_align(rows), *(_OF_EVERY_ENTRY if group == "encoding" else [])]
 
@@ -151,12 +152,9 @@ def _comments(group: str, options: Iterable[str], folders: Folders) -> dict[str,
 
 
 def _root_keys(width: int) -> list[str]:
-    keys = [(Settings, "seed"), *((RunLocation, name) for name in check.keys_of(RunLocation))]
-    return _align(
-        ((name, _text(check.keys_of(schema)[name].default), describe_key(schema, name))
-         for schema, name in keys),
-        width,
-    )  # fmt: skip
+    default = _text(check.keys_of(Settings)["seed"].default)
+    seed = ("seed", default, describe_key(Settings, "seed"))
+    return _align([seed, *_describe("", RunLocation, {})], width)
 
 
 def _describe(above: str, schema: Any, values: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -164,10 +162,10 @@ def _describe(above: str, schema: Any, values: dict[str, Any]) -> Iterator[tuple
     idle = check.idle_keys(schema, values["kind"]) if "kind" in values else set()
     for name, declared in check.keys_of(schema).items():
         if name not in idle:
-            text = _text(values.get(name, declared.default))
-            yield f"{above}.{name}", text, describe_key(schema, name)
+            key, text = check.join_key(above, name), _text(values.get(name, declared.default))
+            yield key, text, describe_key(schema, name)
             if get_origin(declared.kind) is dict:
-                yield from _describe(f"{above}.{name}.NAME", get_args(declared.kind)[1], {})
+                yield from _describe(f"{key}.NAME", get_args(declared.kind)[1], {})
 
 
 def _text(value: Any) -> str:
