@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Annotated, Any, Literal
 
 from nmt.config import check
@@ -301,13 +301,10 @@ class RunLocation:
     )
 
 
-GROUPS: dict[str, Any] = {
-    "data": Data,
-    "segmenter": Segmentation,
-    "model": Model,
-    "optim": Optim,
-    "trainer": Training,
-    "decode": Decode,
+GROUPS: dict[str, Any] = {  # name -> dataclass
+    name: declared.kind
+    for name, declared in check.keys_of(Settings).items()
+    if is_dataclass(declared.kind)
 }
 
 

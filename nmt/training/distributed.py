@@ -55,8 +55,8 @@ class World:
         if (batches := trainer.accumulate) < self.size:
             raise UserError(
                 f"trainer.accumulate={batches}: an update needs a batch for each of {self.size} "
-                f"ranks; start at most {batches}, or, for a new run, set trainer.accumulate="
-                f"{self.size} (and lower trainer.batch_tokens for updates as large as before)"
+                f"ranks; start at most {batches} or, for a new run, set trainer.accumulate="
+                f"{self.size} and lower trainer.batch_tokens"
             )
 
     def device(self, name: str) -> "torch.device":
