@@ -30,7 +30,7 @@ NOT_RUN = {  # command -> why this test does not run it
     **{c: "of it" for c in commands("docs/exchange.md") if "opus-long" in c},
     "nmt-import opus-2020-02-26 opus --samples in.txt": "tests/exchange/test_marian_npz.py",
     f"hf download facebook/{NLLB} --local-dir {NLLB}": "a download",
-    "nmt-import ct2-model imported --trained-length 100 --samples in.txt": "test_ctranslate2_read.py",
+    "nmt-import ct2-model imported --trained-length 100 --samples in.txt": "test_ctranslate2_read",
     **{c: "needs numbers of COMET" for c in commands("docs/evaluate.md") if "--scores" in c},
     "make bench": "installs other libraries; scripts.bench: tests/bench/test_bench.py",
     'make bench BENCH="training --model base --rounds 9"': "minutes of full load",

@@ -107,7 +107,7 @@ def check(
     if (len(tests) > 1 or tests[0].join > 1) and options.columns:
         raise UserError("--columns: of one test set, whose lines are not joined; give one")
     figures = (*metrics.MODEL_METRICS.values(), lost.LOST, *lost.PART_METRICS, *lost.CAUSE_METRICS)
-    taken = {*metrics.METRICS, metrics.RATIO, *(figure.name for figure in figures)}
+    taken = {*metrics.METRICS, metrics.RATIO, metrics.REPETITION.name, *(f.name for f in figures)}
     if name := next((name for name, _ in options.scores if name in taken), None):
         raise UserError(f"--scores {name}: the name of another figure; give it its own")
 

@@ -149,6 +149,11 @@ WRONG = {
     ),
     "an input": (("a.txt", "--reference", "ref", "-o", "ref.txt"), 2, "ref.txt: is read"),
     "a figure": (("a.txt", "--reference", "ref", "--scores", "BLEU=a:ref"), 2, "another figure"),
+    "repetition": (
+        ("a.txt", "--reference", "ref", "--scores", "repeated 4-grams=a:ref"),
+        2,
+        "another figure",
+    ),
     "nothing": (("decode.alpha=1",), 2, "no system: name a model, or a file of translations"),
     "no source": (("model", "--reference", "ref"), 2, "add --source SRC"),
     "output": (("a.txt", "--reference", "ref", "-o", "ref/r.json"), 73, "ref: "),
