@@ -98,7 +98,8 @@ def translate_stream(
     ...         print(line)
     """
     translator = _translator(model, 1, workers, engine, decode)
-    translated = translator.translate(_single_lines("lines", lines), read_ahead=workers != 1)
+    texts = _single_lines("lines", _texts("lines", lines))  # a single text is refused at once
+    translated = translator.translate(texts, read_ahead=workers != 1)
     return (best.text for best, *_ in translated)
 
 
@@ -116,9 +117,9 @@ def n_best(
     """The n best translations of each line, best first, with their scores.
 
     Takes and raises what `translate` does. A score is the log-probability over the length penalty.
-    With `method="sample"` they are n samples in the order
-    in which they were drawn, and a score is the log-probability alone; with `mbr=32` the n of 32
-    candidates with the greatest expected chrF, which is their score.
+    With `method="sample"` they are n samples in the order in which they were drawn, and a score is
+    the log-probability alone; with `mbr=32` the n of 32 candidates with the greatest expected chrF,
+    which is their score.
     """
     needs = [] if target_prefixes is None else ["target prefixes"]
     translator = _translator(model, n, workers, engine, decode, needs)
@@ -143,15 +144,15 @@ def _translator(
     needs: Sequence[str] = (),
 ) -> Translator:
     """A translator with other values of the group decode, which finds n translations of a line."""
-    first, *others = _models_to_run(model)
+    first, *further = _models_to_run(model)
     fit(PositiveInt | None, workers, "workers")
     settings = with_decode(first.settings, decode)
     settings.decode.check_n_best(n, f"n={n}", "give beam_size")
     if engine == "nmt":
-        return Translator.of(first, settings.decode, *others, workers=workers)
+        return Translator.of(first, settings.decode, *further, workers=workers)
     from nmt.exchange import engines  # and what exports a model
 
-    return engines.translator([first, *others], settings.decode, workers, engine, needs)
+    return engines.translator([first, *further], settings.decode, workers, engine, needs)
 
 
 def score(
@@ -195,9 +196,9 @@ def align(
     """Which words of each line and of its translation `targets[i]` belong together, by attention.
 
     `pairs` has for each word of the translation the word of the line with most weight, both from 0;
-    `words` [target, source + 1] all weights, those of the end of the line last, and `attention`
-    [target, source] those of the pieces. It is the cross-attention of the decoder's last layer but
-    one, the mean over heads. Takes and raises what `n_best` does.
+    `words` [target, source + 1] all weights, that of the end of the line last, and `attention`
+    [target, source] the weights of pieces. It is the cross-attention of the decoder's last layer
+    but one, the mean over heads. Takes and raises what `n_best` does.
 
     >>> model = nmt.load("runs/toy/relative-seed1")
     >>> (one,) = nmt.align(model, ["Die Frau schläft."], ["The woman sleeps."])

@@ -54,6 +54,9 @@ def inherit(
         if re.match(r"segmenter\b|data\.normalize$", key):
             line = override.input_line
             raise UserError(f"{line}: with {START} text is cut as the parent cuts it; leave it out")
+        if key == "tau" and "encoding" not in chosen:
+            name = next(iter(settings["encoding"]), "relative")
+            raise UserError(f"tau: only beside encoding=NAME; give encoding.{name}.tau=...")
     data = recorded or settings["data"]
     values: dict[str, Mapping[str, Any]] = {
         "segmenter": settings["segmenter"],

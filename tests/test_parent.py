@@ -144,7 +144,7 @@ def test_keys_of_the_parents_encoding_may_be_changed(parent: Path) -> None:
     for chosen in ([], ["encoding=relative"]):
         changed = child(parent, *chosen, "encoding.relative.where=decoder").encoding["relative"]
         assert changed["where"] == "decoder" and changed["tau"] == (16 if chosen else 7)
-    for key, message in (("encoding.absolute.where", "absolute is not"), ("tau", "no such key")):
+    for key, message in (("encoding.absolute.where", "absolute is not"), ("tau", "only beside")):
         with pytest.raises(UserError, match=f"^{key}.*: {message}"):
             child(parent, f"{key}=8")
 

@@ -193,14 +193,14 @@ def fit(kind: Any, value: Any, name: str) -> Any:
     if is_dataclass(kind):
         return read(kind, value, name)
     expected = origin or kind
-    if expected is float and type(value) is int:
-        value = float(value)
-    if expected is not Any and type(value) is not expected:
-        raise UserError(f"{name}={value}: expected {EXPECTED.get(expected, expected)}")
     if type(value) is float and not math.isfinite(value):
         raise UserError(f"{name}={value}: expected a finite number")
     if type(value) in (int, float) and abs(value) > LARGEST:
         raise UserError(f"{name}={value}: must be at most {LARGEST}")
+    if expected is float and type(value) is int:
+        value = float(value)
+    if expected is not Any and type(value) is not expected:
+        raise UserError(f"{name}={value}: expected {EXPECTED.get(expected, expected)}")
     return value
 
 

@@ -26,7 +26,8 @@ START = "trainer.init_from"
 SETTINGS_KEYS = ("seed", "encoding", *GROUPS)  # at the root of a composed config
 SCALE_KEYS = {"limits", "bounds", "tests", "remarks"}
 TABLE_KEYS = {"table", "samples", "attention"}
-RECIPE_KEYS = {"tau", "parent", "row", *SCALE_KEYS, *TABLE_KEYS}  # all others at the root
+# further keys at the root, of encodings, experiments, scales and tables
+RECIPE_KEYS = {"tau", "parent", "row", *SCALE_KEYS, *TABLE_KEYS}
 
 
 class Experiment(NamedTuple):

@@ -30,7 +30,8 @@ class Segmentation:
     """
 
     kind: Literal["bpe", "unigram", "spm", "codes", "imported"] = key(
-        "bpe", "bpe, unigram: learned; spm, codes: files that exist; imported: of such a model"
+        "bpe",
+        "bpe, unigram: learned; spm, codes: files that exist; imported: that of an imported model",
     )
     tokenizer: Literal["moses", "none"] = key("moses", "what runs before segmentation")
     merges: NonNegativeInt = key(50000, "merge operations", BPE)

@@ -38,8 +38,10 @@ class Model:
     )
     share_layers: bool = key(False, "one layer, applied repeatedly (Universal Transformer)")
     drop_residual: list[int] = key([], "encoder passes whose attention has no residual, from 1")
-    source_eos: bool = key(True, "the encoder reads the end of a source; not so in OpenNMT")
-    target_bos: bool = key(True, "the decoder starts from an embedding; in Marian, from zeros")
+    source_eos: bool = key(True, "the encoder reads the end of a source; false: not, as in OpenNMT")
+    target_bos: bool = key(
+        True, "the decoder starts from an embedding; false: from zeros, as in Marian"
+    )
 
 
 @dataclass

@@ -87,13 +87,15 @@ def count_overlap(prepared: Prepared, source: Path, target: Path) -> tuple[int, 
 
     Raises UserError: 66 if a file is missing, 65 if its content cannot be used.
     """
-    of_source, of_target = prepared.source.segmenter.tokenizer, prepared.target.segmenter.tokenizer
+    source_words, target_words = (
+        side.segmenter.tokenizer for side in (prepared.source, prepared.target)
+    )
     lines = read_text(source)
     pairs = map(
         prepared.source.protection.protect_pair, lines, read_parallel(target, lines, source)
     )
-    words = ((of_source.tokenize(a), of_target.tokenize(b)) for a, b in pairs)
-    hashes = [hash_pair(a, b, of_source.symbols) for a, b in words]
+    words = ((source_words.tokenize(a), target_words.tokenize(b)) for a, b in pairs)
+    hashes = [hash_pair(a, b, source_words.symbols) for a, b in words]
     trained = np.fromfile(prepared.path / "train" / "hashes", HASHES)
     return int(np.isin(np.array(hashes, HASHES), trained).sum()), len(hashes)
 

@@ -119,15 +119,12 @@ class Preparation:
                 for chunk, counts, words in track(chunks, title, text.sizes()):
                     cleaned.append(chunk)
                     self.counts[split].update(counts)
-                    for of_side, chunk_hashes in zip(self.words, words, strict=False):
-                        of_side.update(chunk_hashes)
+                    for total, counted in zip(self.words, words, strict=False):
+                        total.update(counted)
         return cleaned
 
     def number(self, split: str, chunks: Sequence[CleanedChunk], path: Path) -> None:
-        """The second pass, into the store of a split; UserError (65) if a corpus has no pair left.
-
-        The pool is there first, so that its workers have no file to write.
-        """
+        """The second pass: store a split; UserError (65) if a corpus has no pair left."""
         texts, counts = self.texts[split], self.counts[split]
         hashes = list[NDArray[np.uint64]]()
 
@@ -143,7 +140,7 @@ class Preparation:
         first = [text.offset + 1 for text in texts]
         corpora = Corpora(names, first, tagged) if texts[0].corpus else None
         dtype = id_type(*(len(side.vocabulary) for side in self.sides))
-        with self._pool(split, self._number_chunk) as pool:
+        with self._pool(split, self._number_chunk) as pool:  # before there are files to inherit
             write_pairs(path, parts(pool), dtype, columns_of(self.data), corpora)
         self.hashes[split] = np.concatenate(hashes)
         for name in names:

@@ -58,7 +58,7 @@ def combine(members: Sequence[Trained]) -> Trained:
     """Return the first model of an ensemble, with settings and facts that hold for all of them.
 
     Models may differ in encoding, size and training. Raises UserError if segmenter or vocabulary of
-    one differs from the first. Settings are from a corpus that had the columns that they read.
+    one differs from the first. Settings are those whose corpus had most of the columns they read.
     """
     first = members[0]
     for number, member in enumerate(members[1:], start=2):

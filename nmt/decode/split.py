@@ -10,9 +10,8 @@ from nmt.errors import Exit, UserError
 from nmt.text.languages import short_code
 
 UNSPACED = ("zh", "ja", "th", "lo", "km", "my", "bo")  # languages with no space between sentences
-MARKER = re.compile(
-    r"\(?\d*([^\W\d_]|[ivx]+|[IVX]+)[.)]"
-)  # of a list; markers such as 1. have no letter
+# of a list; markers such as 1. have no letter
+MARKER = re.compile(r"\(?\d*([^\W\d_]|[ivx]+|[IVX]+)[.)]")
 NUMBER = re.compile(r"\(?(\d{1,3})[.)]\s*")
 LAST_NUMBER = re.compile(rf"(?<=\s){NUMBER.pattern}$")
 CLOSING = re.compile(r"[\s.,;:!?\u2026\u3002)\]}»”“\u2019\"']*")  # signs behind a sentence

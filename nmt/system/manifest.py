@@ -227,9 +227,8 @@ def dump_tensors(tensors: "dict[str, Tensor]") -> bytes:
     """The bytes of a file of safetensors; raises MemoryError where memory is short."""
     import safetensors.torch
 
-    bytes(
-        2 * sum(t.nbytes for t in tensors.values())
-    )  # a trial, as Rust would panic: file and copy
+    # as much as the file and its copy take: safetensors would panic instead of raising MemoryError
+    bytes(2 * sum(t.nbytes for t in tensors.values()))
     return safetensors.torch.save(tensors)
 
 

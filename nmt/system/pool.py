@@ -97,9 +97,8 @@ class WorkerPool:
         self.count = 0 if alone else count
         self._option, self._advice, self._inherited = option, advice, list(inherited)
         self._processes: list[multiprocessing.process.BaseProcess] = []
-        self._calls: dict[
-            Connection, deque[Call[Any]]
-        ] = {}  # by worker: the calls that it was sent
+        # by worker: the calls that it was sent
+        self._calls: dict[Connection, deque[Call[Any]]] = {}
         self._waiting: deque[tuple[Call[Any], memoryview]] = deque()
 
     def __enter__(self) -> "WorkerPool":

@@ -47,9 +47,8 @@ def learn(
     merges: list[str] = []
     for number in numbers:
         best = queue.greatest()
-        if best is None or (
-            number and frequent[best] < limit
-        ):  # a pair set aside may be more frequent
+        # a pair set aside may be more frequent
+        if best is None or (number and frequent[best] < limit):
             _set_aside(frequent, pairs, limit)
             frequent = pairs.copy()
             queue = Queue(frequent)

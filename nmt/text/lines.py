@@ -61,15 +61,21 @@ def decode_utf8(raw: bytes, where: str, hint: str = "mend the file") -> str:
 def refuse_other_than_lines(head: bytes, where: str) -> None:
     """Raise UserError (65), by its first bytes, for what is no text of a sentence a line in UTF-8.
 
-    That is markup (the SGML and XML of WMT, and TMX), compressed text, and UTF-16, much of which
-    could be read as UTF-8.
+    That is markup (the SGML and XML of WMT, and TMX), compressed text, and other encodings.
     """
+    decoded = head.decode(errors="replace")
+    invalid = decoded.count("\ufffd") - head.count("\ufffd".encode())
+    beyond_ascii = len(decoded) - len(decoded.encode("ascii", "ignore"))
     if MARKUP.match(head.removeprefix(BOM)):
         what = "is SGML, XML or TMX; extract the text of its segments, one a line"
     elif match := COMPRESSED.match(head):
         what = f"is compressed by {match.lastgroup}; decompress it first"
     elif head.startswith(MARKS) or head.count(0) >= max(2, NULS * len(head)):
         what = "is UTF-16 or UTF-32, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8"
+    elif invalid >= max(20, len(head) / 100) and invalid > beyond_ascii / 2:  # fewer are damage
+        what = (
+            "is not UTF-8 but, as it seems, Latin-1 or the like; convert it: iconv -t UTF-8 -f ..."
+        )
     else:
         return
     raise UserError(f"{where}: {what}", Exit.DATA)

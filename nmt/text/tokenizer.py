@@ -1,4 +1,4 @@
-# ruff: noqa: RUF001, RUF003 (quotes are among what it is about)
+# ruff: noqa: RUF001, RUF003 (quotation marks of many languages)
 """Text to words and back: normalisation, and Moses tokenisation (through sacremoses) if configured.
 
 All text is normalised alike, in training and in translation. A control character or an

@@ -44,7 +44,7 @@ class Saved(NamedTuple):
     @property
     def cursor(self) -> DataCursor:
         """Where the next update begins in the data."""
-        return DataCursor(*self.state["place"])
+        return DataCursor(*self.state["cursor"])
 
     @property
     def cost(self) -> list[float] | None:

@@ -121,7 +121,7 @@ def hold_directory(path: Path) -> Iterator[None]:
     """Create a run directory or reopen one, and keep other processes out of it meanwhile.
 
     If no training begins, a new directory is removed again, with the new ones above it.
-    Raises UserError: 73 if it cannot be written, is in use, or holds other things than a run; 65
+    Raises UserError: 73 if it cannot be written, is in use, or holds files of something else; 65
     if its checkpoints cannot be reached.
     """
     try:

@@ -30,7 +30,7 @@ TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
 TIMEOUT = timedelta(minutes=10)  # of sums, as all ranks compute
 WAITING_TIMEOUT = timedelta(days=1)  # while rank 0 alone prepares a corpus or saves
 LOST_RANK = re.compile("gloo|nccl|connection", re.IGNORECASE)  # in messages of RuntimeErrors
-OTHER_FORMAT = "choose float32 (where the run has begun, with another name=)"
+PRECISION_ADVICE = "choose float32 (where the run has begun, with another name=)"
 SENTENCE_END = re.compile(r"\n|\. ")  # what ends the first sentence of an error
 
 log = logging.getLogger(__name__)
@@ -83,13 +83,15 @@ class World:
         if precision == "float32" or (precision == "auto" and not cuda):
             return "float32"
         if precision == "tf32" and not cuda:
-            raise UserError(f"trainer.precision=tf32: for GPUs only; on a CPU {OTHER_FORMAT}")
+            raise UserError(f"trainer.precision=tf32: for GPUs only; on a CPU {PRECISION_ADVICE}")
         slow = not (has_low_precision(device) if cuda else this_machine().trains_in_bfloat16)
         if not self.all_reduce(torch.tensor(int(slow)), "MAX"):  # all ranks add to the same sums
             return "bfloat16" if precision == "auto" else precision
         if cuda and precision != "auto":
             name = device_name(device)
-            raise UserError(f"trainer.precision={precision}: {name} has no units; {OTHER_FORMAT}")
+            raise UserError(
+                f"trainer.precision={precision}: {name} has no units for it; {PRECISION_ADVICE}"
+            )
         why = (
             "this GPU has no units for bfloat16" if cuda else "not faster than float32 on this CPU"
         )

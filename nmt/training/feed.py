@@ -26,7 +26,7 @@ class DeviceBatch(NamedTuple):
     columns: dict[str, Tensor]  # [batch, source | 1] each
     labels: Tensor  # [tokens] ids to predict: target pieces and one EOS per row, no padding
     indices: Tensor  # [tokens] of the labels among [batch x target]
-    counted: bool = True  # false: another rank's, since every rank must take part in sums
+    counted: bool = True  # false: of another rank, for a sum in which all take part
     position: Sequence[int] = ()  # number of the batch in its update, and of the part of that
 
     @property

@@ -10,7 +10,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -175,9 +175,12 @@ class MetricsLog(ExitStack):
 
     def open_board(self, step: int) -> None:
         """Open files of TensorBoard, if it is installed, and let the context close them."""
-        with suppress(ImportError), warn_of_errors(self.run / BOARD):
+        try:
             from torch.utils.tensorboard import SummaryWriter
-
+        except ImportError:
+            log.info("no files for TensorBoard: it is not installed (extra tb)")
+            return
+        with warn_of_errors(self.run / BOARD):
             self.board = SummaryWriter(str(self.run / BOARD), purge_step=step + 1)
             self.callback(warn_of_errors(self.run / BOARD)(self.board.close))
 

@@ -138,7 +138,7 @@ def refuse_other_data(run: Run, fingerprint: str) -> None:
         return
     name_at_start = modeldir.read_settings(run.saved.path).trainer.init_from
     if Path(path).name == name_at_start and (Path(path) / modeldir.CHECKPOINTS).is_dir():
-        log.warning("trainer.init_from=%s: its best model is another than at the start", path)
+        log.warning("trainer.init_from=%s: has other weights than at the start", path)
         return
     raise UserError(
         f"{run.saved.path}: started from other weights than those of "
@@ -204,6 +204,6 @@ def explain(error: Exception, run: Run) -> UserError | None:
     advice = "lower trainer.batch_tokens and raise trainer.accumulate, or choose a smaller model"
     if run.has_checkpoint:  # such a run may change only trainer.gradient_checkpointing
         advice += ", with another name="
-    if not run.settings.trainer.gradient_checkpointing:
+    if not (run.settings.trainer.gradient_checkpointing or run.settings.trainer.compile):
         advice = f"set trainer.gradient_checkpointing=true; or {advice}"
     return UserError(f"out of memory; {advice}", Exit.NO_MEMORY)

@@ -95,14 +95,13 @@ def graft(model: Transformer, settings: Settings, path: str | Path) -> Graft:
 
 def describe_rate(settings: Settings, parent: Settings) -> str:
     """Say which learning rate a child starts with, and how it compares with its parent's."""
+    rate = f"optim.lr={settings.optim.lr:g}"
+    if parent.trainer.init_from is not None:
+        return f"{rate}; its parent was continued from another model at {parent.optim.lr:g}"
+    trained = f"its parent was trained at {parent.optim.lr:g}"
     if parent.segmenter.kind == "imported":
-        trained = "the model does not say at which rate it was trained (those of OPUS-MT: 0.0003)"
-    elif parent.trainer.init_from is not None:
-        trained = f"its parent, continued from another model, was trained at {parent.optim.lr:g}"
-    else:
-        trained = f"its parent was trained at {parent.optim.lr:g}"
-    advice = "half of that suits a kept encoding, all of it a new one"
-    return f"optim.lr={settings.optim.lr:g}, as this run's options say; {trained}; {advice}"
+        trained = "the parent does not say at which rate it was trained (OPUS-MT: 0.0003)"
+    return f"{rate}; {trained}; half of that suits a kept encoding, all of it a new one"
 
 
 def _entries(model: Transformer, settings: Settings) -> dict[tuple[str, str, str], Encoding]:

@@ -216,7 +216,7 @@ class Trainer:
         except (RuntimeError, MemoryError) as error:
             single = all(len(batch.source) == 1 for batch in batches)
             if self.world.size > 1 or single or not is_out_of_memory(error):
-                raise  # of several ranks, the others would wait for this one
+                raise  # with several ranks, all would wait for this one
         # from here on, no error holds the tensors of the first try
         self.optimizer.zero_grad(set_to_none=True)
         if self.device.type == "cuda":
@@ -339,7 +339,7 @@ class Trainer:
         yield OPTIMIZER, dump_optimizer(self.model, self.optimizer, self.device)
         state = {
             "cost": cost,
-            "place": self.cursor,
+            "cursor": self.cursor,
             "updates": self.updates,
             **{name: getattr(self, name) for name in SAVED_ATTRIBUTES},
             **{name: vars(getattr(self, name)) for name in SAVED_PARTS},

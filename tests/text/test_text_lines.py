@@ -139,6 +139,22 @@ def test_wide_encodings_are_refused(codec: str, tmp_path: Path) -> None:
         assert len(read) < 4
 
 
+@pytest.mark.parametrize(
+    ("text", "codec"),
+    [
+        (SENTENCES["German"] * 20, "latin-1"),
+        (SENTENCES["Russian"] * 20, "cp1251"),
+        (SENTENCES["Chinese"] * 20, "gb18030"),
+        ("Un café très agréable où l'on mange bien.\n" * 20, "cp1252"),
+    ],
+)
+def test_other_encodings_are_refused(text: str, codec: str, tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(text.encode(codec, "replace"))
+    with pytest.raises(UserError, match=r"t: is not UTF-8") as caught:
+        read_text(tmp_path / "t")
+    assert caught.value.code == Exit.DATA
+
+
 def test_a_damaged_line_is_no_other_encoding(tmp_path: Path) -> None:
     good, bad = SENTENCES["German"].encode(), "Größe über alles größer\n".encode("latin-1")
     (tmp_path / "t").write_bytes(good * 20 + bad * 4 + good)
