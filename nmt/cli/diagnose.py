@@ -8,6 +8,7 @@ from pathlib import Path
 from nmt.cli.command import run
 from nmt.cli.options import SAMPLES, Parser, add_translating, decode_overrides
 from nmt.cli.output import write_outputs
+from nmt.errors import UserError
 from nmt.evaluation.options import EvaluationOptions
 
 USAGE = "nmt-diagnose MODEL TEXT [--reference REF] [OPTION ...] [decode.KEY=VALUE ...]"
@@ -44,6 +45,8 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--samples", type=SAMPLES, default=1000, help="bootstrap samples (default 1000)")
     add_translating(parser)
     typed = parser.parse_intermixed_args(argv)
+    if typed.columns:
+        raise UserError("--columns: a diagnosis is of models that read text alone")
     typed.decode = decode_overrides(typed.settings)
     return typed
 

@@ -71,7 +71,7 @@ def command(argv: list[str]) -> None:
     )
     files = [(path, text.writer_of(path, report, typed.sort)) for path in typed.output]
     hypotheses = (lines for test in report.tests for runs in test.hypotheses for lines in runs)
-    for path, lines in zip(translations, hypotheses, strict=False):
+    for path, lines in zip(translations, hypotheses, strict=bool(translations)):
         files.append((path, outputs.text_writer(partial("".join, [f"{x}\n" for x in lines]))))
     write_outputs(shown, *files)
     for path in [*typed.output, *filter(None, [typed.output_dir])]:
@@ -155,12 +155,12 @@ def parse_scores(argument: str) -> tuple[tuple[str, str], Path]:
     return (name.strip(), system), Path(file)
 
 
-def names(text: str) -> list[str]:
+def parse_names(text: str) -> list[str]:
     """The type of an option that takes names, A,B."""
     return [name.strip() for name in text.split(",")]
 
 
-def lengths(text: str) -> list[int]:
+def parse_lengths(text: str) -> list[int]:
     """The type of an option that takes numbers, N,N,..."""
     return list(map(int, text.split(",")))
 
@@ -182,12 +182,12 @@ def _add_scores(parser: Parser) -> None:
     add = parser.add_argument
     buckets = ",".join(map(str, BOUNDS))
     what = "last length of each bucket (default %(default)s)"
-    add("--bounds", type=lengths, default=buckets, metavar="N,N,...", help=what)
+    add("--bounds", type=parse_lengths, default=buckets, metavar="N,N,...", help=what)
     what = "the model whose pieces measure length (default: the first); reference: its length"
     add("--lengths", metavar="MODEL|reference", help=what)
     defaults = ", ".join(names_of_metrics(default=True))
     what = f"scores; the first is plotted and sorts (default: {defaults})"
-    add("--metric", dest="metrics", type=names, metavar="A,B", help=what)
+    add("--metric", dest="metrics", type=parse_names, metavar="A,B", help=what)
     what = "a file with a number for each line, of any metric: COMET, MetricX; may be repeated"
     add("--scores", action="append", default=[], metavar="NAME=SYSTEM:FILE", help=what)
     add("--target-language", metavar="CODE", help="of the tokeniser (default: the model's, or en)")

@@ -147,7 +147,9 @@ def _option_page(group: str, option: str, folders: Folders) -> list[str]:
 def _comments(group: str, options: Iterable[str], folders: Folders) -> dict[str, tuple[str, str]]:
     """Key -> value and comment, of options' files and the files that these build on."""
     parts = [part for option in options for part in catalog.chain_of(group, option, folders)]
-    rows = [row for part in parts for row in catalog.read_comments(group, part, folders)]
+    rows = [
+        row for part in dict.fromkeys(parts) for row in catalog.read_comments(group, part, folders)
+    ]
     return {key: (value, comment) for key, value, comment in rows}
 
 

@@ -205,8 +205,9 @@ def train_job(runs: "Sequence[PlannedRun]", cfg: "DictConfig") -> None:
 
 def next_commands(trained: "Sequence[Experiment]", is_child: bool = False) -> None:
     """Log the commands that come next: an evaluation of each corpus, with files if not named."""
+    from nmt import build
     from nmt.config.settings import freeze
-    from nmt.evaluation.testsets import corpus_test_files, unnamed_files
+    from nmt.evaluation.testsets import columns_of_test, corpus_test_files, unnamed_files
     from nmt.system import manifest
 
     by_corpus: dict[bytes, list[Experiment]] = {}
@@ -217,10 +218,14 @@ def next_commands(trained: "Sequence[Experiment]", is_child: bool = False) -> No
     for experiments in by_corpus.values():
         settings, runs = experiments[0].settings, [str(each.run) for each in experiments]
         source, target = corpus_test_files(settings)
-        files = ["--source", source, "--reference", target] if unnamed_files(settings) else []
+        small = [build.shrink(each.settings) for each in experiments]
+        read = {name for each in small for name in build.transformer(each, 8, 8).columns}
+        paths = [f"{n}={path}" for n, path in columns_of_test(settings).items() if n in read]
+        columns = ["--columns", ",".join(paths)] if paths else []
+        files = ["--source", source, "--reference", target, *columns]
         if len(trained) == 1:
-            commands.append(["nmt-translate", *runs, source])
-        commands.append(["nmt-evaluate", *runs, *files])
+            commands.append(["nmt-translate", *runs, source, *columns])
+        commands.append(["nmt-evaluate", *runs, *(files if unnamed_files(settings) else [])])
     if is_child:
         (run,), engine = trained, trained[0].settings.trainer.target or "ctranslate2"
         commands.append(["nmt-export", str(run.run), f"out/{run.run.name}", "--to", engine])

@@ -25,7 +25,7 @@ TOO_LONG = {
     "truncate": "cut to that",
 }  # what decode.too_long does with a source
 NOT_DESCRIBED = (  # keys of decode that change no translation, or that the model determines
-    *("method", "beam_size", "alpha", "batch_tokens", "window"),
+    *("method", "beam_size", "alpha", "batch_tokens", "window", "temperature", "seed"),
     *("length_ratio", "source_language", "target_language"),
 )
 
@@ -115,7 +115,8 @@ def describe_search(settings: Settings) -> str:
     decode = settings.decode
     search, silent = f"beam search of {decode.beam_size}, alpha {decode.alpha:g}", [*NOT_DESCRIBED]
     if decode.method == "sample" or decode.beam_size == 1:
-        search = "samples" if decode.method == "sample" else "greedy search"
+        sampled = f"samples at temperature {decode.temperature:g}, seed {decode.seed}"
+        search = sampled if decode.method == "sample" else "greedy search"
         silent += BEAM
     changed = vars(decode).items() - vars(Decode()).items()
     described = sorted(f"{key}={to_yaml(value)}" for key, value in changed if key not in silent)

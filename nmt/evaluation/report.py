@@ -89,10 +89,8 @@ class TranslatedTest:
     parts: Sequence[Sequence[str]] | None = None  # sentences of each joined reference
     columns: Mapping[int, Mapping[str, Path]] = field(default_factory=dict)  # by system
     metrics: list[Metric] = field(default_factory=list)  # the first is the main one
-    # what scoring adds
-    groups: list[Group] = field(
-        default_factory=list
-    )  # buckets, beyond training, all; then parts of joined lines
+    # what scoring adds: buckets, beyond training, all; then parts of joined lines
+    groups: list[Group] = field(default_factory=list)
     examples: list[dict[str, Any]] = field(default_factory=list)  # see `scoring.choose_examples`
 
     @property

@@ -29,7 +29,7 @@ from nmt.system import manifest
 from nmt.system.outputs import Writer, text_writer
 
 PROSE = 100  # columns of sentences
-ACROSS = 7  # groups side by side: five buckets, beyond training, all; more go below
+ACROSS = 7  # groups side by side: beyond training, all, five buckets; more go below
 COLUMNS = (
     *("test", "group", "shortest", "longest", "pairs", "system", "runs", "unseen", "metric"),
     *("mean", "deviation", "low", "high", "p", "signature"),

@@ -63,9 +63,10 @@ class KeptTranslation:
         if self.lengths:
             columns[LENGTH] = hashlib.sha256(manifest.dump(list(self.lengths))).hexdigest()
         return {
+            # the manifest vouches for all files
             "model": modeldir.reading(
                 self.model.path, lambda model: manifest.sha256_of(model / manifest.NAME)
-            ),  # the manifest vouches for all files
+            ),
             "source": text,
             "columns": columns,
             "decode": vars(self.model.settings.decode),

@@ -90,7 +90,7 @@ def load(path: Path) -> ExportedModel:
     )
     naming = Naming(
         *(
-            SideNames(names, pieces and pieces + 1 + len(language), language)
+            SideNames(names, None if pieces is None else pieces + 1 + len(language), language)
             for names, pieces, language in sides
         )
     )

@@ -172,13 +172,14 @@ def to_nmt(
     in_nmt = {**tensors}
     for name, possible in pair_names(shape, format):
         copies = {n: in_nmt.pop(n) for n in possible if n in in_nmt}
-        for first, tensor in [*copies.items()][:1]:
+        if copies:
+            first, tensor = next(iter(copies.items()))
             if not torch.isfinite(tensor).all():
                 raise invalid(path, f"{first} holds numbers that are not finite")
             if not all(torch.equal(tensor, copy) for copy in copies.values()):
                 raise invalid(path, f"{', '.join(copies)} differ, and should be one matrix")
             side = _side(name, ids)
-            if side and len(tensor) != side.size:
+            if side and tensor.shape[:1] != (side.size,):
                 size = f"{first} is {list(tensor.shape)}"
                 raise invalid(path, f"the vocabulary has {side.size} pieces, but {size}")
             in_nmt[name] = side.rows_in_nmt(tensor) if side else tensor

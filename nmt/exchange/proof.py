@@ -331,12 +331,12 @@ def _line(side: Side, pieces: list[int]) -> str:
 
 
 def _join_lines(side: Side, lines: Sequence[str], trained_length: int, number: int) -> list[str]:
-    """Up to `number` lines of consecutive ones, each longer than in training."""
-    texts = [""]
+    """Up to `number` lines, each of two or more that follow each other, longer than in training."""
+    texts, group = list[str](), list[str]()
     for line in lines:
-        if len(side.ids(texts[-1])) - 1 > trained_length:
-            texts.append("")
-        if len(texts) > number:
-            break
-        texts[-1] = f"{texts[-1]} {line}".strip()
-    return [text for text in texts[:-1] if text not in lines]
+        group.append(line)
+        text = " ".join(group)
+        if len(side.ids(text)) - 1 > trained_length:
+            texts += [text] * (len(group) > 1)
+            group = []
+    return texts[:number]

@@ -30,8 +30,11 @@ TOKENIZERS = M2M100[1], NLLB[1], f"{NLLB[1]}Fast", "TokenizersBackend", None
 def find_classes(directory: Path) -> tuple[str, str]:
     """The classes of transformers for the model and the tokenizer of a directory.
 
-    UserError (65) for other classes, which may compute something else or add other pieces.
+    UserError (65) for other classes, which may compute something else or add other pieces, and for
+    adapters, which transformers leaves out where their package is missing.
     """
+    if (directory / "adapter_config.json").exists():
+        raise invalid(directory, "weights of an adapter; give the whole model")
     if (kind := manifest.read(directory / CONFIG, None).get("model_type")) == "marian":
         return MARIAN
     path = directory / TOKENIZER_CONFIG
@@ -41,7 +44,8 @@ def find_classes(directory: Path) -> tuple[str, str]:
         ("tokenizer_class", tokenizer, TOKENIZERS),
     ):
         if value not in readable:
-            raise invalid(directory, f"{key}={visible(value, 40)}: no such model can be read")
+            names = ", ".join(map(str, readable))
+            raise invalid(directory, f"{key}={visible(value, 40)}: can only be {names}")
     return M2M100 if (directory / PIECES).exists() else NLLB
 
 

@@ -208,8 +208,8 @@ def read_search(
     never = generation.get("bad_words_ids") or []
     never = never if isinstance(never, list) else [never]
     unknown = "forbid" if [target.numbers[UNK]] in never else "allow"
-    in_nmt = target.never(FORBIDDEN[unknown])
-    left_out = [ids for ids in never if ids not in in_nmt]
+    forbidden = target.never(FORBIDDEN[unknown])
+    left_out = [ids for ids in never if ids not in forbidden]
     warn_of_left_out(path, {**generation, "bad_words_ids": left_out}, UNSHARED)
     beam, alpha = (generation[key] for key in ("num_beams", "length_penalty"))
     beam, alpha = 1 if beam is None else beam, 1.0 if alpha is None else alpha

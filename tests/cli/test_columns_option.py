@@ -53,7 +53,10 @@ def test_a_model_that_reads_heads_is_evaluated_on_its_own_test_set(
     words += ["data.train_pairs=30", "data.train_longest=8", "data.dev_pairs=6"]
     words += ["data.test_pairs=6", "data.test_longest=8", "data.root=text", "trainer.device=cpu"]
     assert train.main([*words, "trainer.tensorboard=false", "decode.max_length_ratio=1"]) == 0
-    assert "nmt-translate runs/it text/test.de\n" in capsys.readouterr().err
+    assert (
+        "nmt-translate runs/it text/test.de --columns heads=text/test.heads\n"
+        in capsys.readouterr().err
+    )
     shutil.rmtree("text")  # and written again
     assert evaluate.main(["runs/it", "--samples", "40", "--device", "cpu"]) == 0
     assert "test, 6 pairs" in capsys.readouterr().out
