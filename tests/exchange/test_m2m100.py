@@ -231,6 +231,10 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {  # others: test_marian_r
         changed("tokenizer_config.json", tgt_lang="${oc.env:HOME}"),
         r"decode.target_language=\$\{oc.env:HOME\}: the model has no piece",
     ),
+    "an adapter": (
+        lambda directory: write(directory / "adapter_config.json", {"peft_type": "LORA"}),
+        "weights of an adapter",
+    ),
     "a token for all text": (
         lambda directory: added(directory, "__nnh__", special=False),
         "adds __nnh__",

@@ -179,6 +179,14 @@ def test_without_lines_some_are_made_up_fewer_for_a_large_model(
     assert len(few) == proof.MADE_UP // 2 + proof.LONG
 
 
+def test_lines_are_joined_until_they_are_longer_than_in_training(trained: Trained) -> None:
+    pieces = len(trained.source.ids(LINES[0])) - 1
+    facts = {**trained.facts, "longest_source": 5 * pieces // 2}
+    chosen, _ = proof.choose_samples(trained._replace(facts=facts), Copied(trained), [LINES[0]] * 3)
+    texts = [sample.line for sample in chosen]
+    assert texts[:4] == [LINES[0]] * 3 + [" ".join([LINES[0]] * 3)]
+
+
 def test_lines_whose_translation_would_not_fit_are_left_out(trained: Trained) -> None:
     class Small(Copied):
         longest_source: int | None = 12
