@@ -39,8 +39,8 @@ def check_encoding(
 
     `encoding` is an option (`"relative"`, several as `"[absolute,relative]"`, those of `config_dir`
     among them), a class, or the settings of a model (`nmt.compose(...).settings`). `overrides` are
-    those of a command line, as `"model.norm=post"`; `options` are arguments of the class, and
-    `where` and `at`. Parameters are random and none stands at its initial value.
+    those of a command line, as `"model.norm=post"`; model.dim, heads and layers change nothing.
+    `options` are arguments of the class, and `where` and `at`. No parameter keeps its first value.
 
     Tried are the functions of `nmt.checks.properties`; then `nmt.checks.parity` compares decoding
     of `tokens` tokens with a cache with one pass, in these `precisions` (float32, bfloat16) and on

@@ -22,7 +22,7 @@ DEEPEST = 32  # layers of a small model, at most
 def small_settings(
     encoding: str, overrides: Sequence[str] = (), entries: dict[str, dict[str, Any]] | None = None
 ) -> Settings:
-    """Settings of a small model with an option of encoding=, or with `entries` in its stead.
+    """Settings of a small model with an option of encoding=, or with `entries` instead.
 
     It has two layers, or more if `layers` of an entry names them.
     """
@@ -35,18 +35,24 @@ def small_settings(
 
 
 def build_perturbed(settings: Settings) -> Transformer:
-    """A model in eval mode whose parameters have no initial values, as zeros would hide mistakes.
+    """A model in eval mode, with noise added to all parameters.
 
     Raises UserError if it cannot be built, with numbers or without, as cards have it.
     """
     meta_model(settings, VOCAB, VOCAB)
-    noise = NOISE * min(1.0, 32 / settings.model.dim) ** 0.5  # wide sums must not grow by it
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = transformer(settings, VOCAB, VOCAB)
-        for p in model.parameters():
-            p.add_(torch.randn_like(p) * noise)
+        add_noise(model, settings)
     return model.eval()
+
+
+@torch.no_grad()
+def add_noise(model: Transformer, settings: Settings) -> None:
+    """Move all parameters, as initial zeros hide mistakes; draws from torch's global generator."""
+    noise = NOISE * min(1.0, 32 / settings.model.dim) ** 0.5  # wide sums must not grow by it
+    for p in model.parameters():
+        p.add_(torch.randn_like(p) * noise)
 
 
 class Sentences(NamedTuple):

@@ -1,9 +1,9 @@
 """What every encoding must do: a function for each property, tried on a small model.
 
-Each check_... gets a copy of the model in eval mode. It returns what it measured, or raises
-CheckError with the figure. The first ones are also tried before a training: an encoding that
-forgets `context.allowed` trains with a lower loss than any other, because its decoder sees the
-tokens that it is to predict.
+Each check_... may change the model, which is in eval mode: whoever makes several gives each a copy.
+It returns what it measured, or raises CheckError with the figure. The first ones are also tried
+before a training: an encoding that forgets `context.allowed` trains with a lower loss than any
+other, because its decoder sees the tokens that it is to predict.
 """
 
 import copy
@@ -343,6 +343,6 @@ CHECKS: dict[str, Callable[[Transformer], float | str]] = {
     **{  # all of this file, in this order
         name.removeprefix("check_").replace("_", " "): check
         for name, check in [*vars().items()]
-        if name.startswith("check_")
+        if name.startswith("check_") and check.__module__ == __name__
     },
 }

@@ -53,7 +53,6 @@ def try_step(model: Transformer) -> None:
     gradient, or torch does not know a tensor of an encoding; what encodings raise passes through.
     """
     _require_registered(model)
-    # the last bias of DAPE, which softmax ignores, gets a gradient by rounding, here not exactly 0
     source, target, columns = example.text(model, target=9)
     target[0, max(1, target.shape[1] - 2) :] = PAD
     model.train()
@@ -81,6 +80,7 @@ def try_step(model: Transformer) -> None:
 def check_training_step(model: Transformer) -> str:
     """Hooks do what is documented, and every parameter gets a gradient from every layer."""
     try_step(model)
+    # softmax ignores the last bias of DAPE; by rounding its gradient is not 0 with that text
     for e in model.entries:
         for name, p in e.named_parameters() if not e.may_lack_gradients else ():
             if p.grad is not None:

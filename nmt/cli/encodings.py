@@ -25,8 +25,10 @@ A card shows facts from the code (formula, hooks, parameters) and measurements o
 --check builds a small model and checks that hooks return the documented shapes, that every
 parameter gets a gradient, that later tokens, padding and (if the encoding is marked `relative`) a
 common shift change nothing, and that decoding with a cache (token by token, several tokens at once,
-with beams) gives the logits of the full pass. NAME is an option of encoding=, or "[A,B]" for two
-together; without one, all are checked. Exit codes of --check: 0 all passed, 70 something failed.
+with beams) gives the logits of the full pass. The small model has sizes of its own: model.*_layers
+and model.feedforward_dim change nothing, nor do model.dim and model.heads unless the encoding
+cannot be so narrow. NAME is an option of encoding=, or "[A,B]" for two together; without one, all
+are checked. Exit codes of --check: 0 all passed, 70 something failed.
 
   nmt-encodings relative model=base tau=8
   nmt-encodings mine "[mine,relative]" --check --config-dir mine/conf

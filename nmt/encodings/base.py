@@ -183,8 +183,8 @@ class Encoding(nn.Module):
             positions = self.positions.position_range(length, training) or range(0)
             if positions.start < 0 or positions.stop > self.num_positions:
                 return False
-        distance = self.positions.max_distance(length, training) or 0
-        return self.longest_distance is None or distance <= self.longest_distance
+        longest = self.longest_distance  # without one, positions need not know their distances
+        return longest is None or (self.positions.max_distance(length, training) or 0) <= longest
 
     @property
     def integers_of_columns(self) -> dict[str, range]:

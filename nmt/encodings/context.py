@@ -117,9 +117,8 @@ class Context:
     query_end: int | None = None  # tokens up to the last query, if keys are counted from the first
     causal: bool = False  # allowed forbids a query the keys after it, and nothing else
     key_caches: Sequence[KeyCache] | None = None  # by layer; None: not decoding, all keys are new
-    _indices: tuple[Tensor, Tensor] | None = (
-        None  # of queries and keys, if positions differ from them
-    )
+    # of queries and keys, if positions differ from them
+    _indices: tuple[Tensor, Tensor] | None = None
     _memo: dict[Hashable, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -178,9 +177,8 @@ class Context:
 
         For cross-attention, whose keys stay; the sums follow their hypothesis through a search.
         """
-        by_beam = weights.unflatten(2, (self.beams, -1)).transpose(
-            1, 2
-        )  # [batch, beam, any, new, key]
+        # [batch, beam, any, new, key]
+        by_beam = weights.unflatten(2, (self.beams, -1)).transpose(1, 2)
         sums = by_beam.cumsum(3)
         before = sums - by_beam
         if self.state is not None:
@@ -232,9 +230,9 @@ class Context:
     @property
     def consecutive_end(self) -> int | None:
         """Tokens up to the last query if positions are consecutive, as in most passes; or None."""
-        unknown = self.query_end is None or self.beams > 1 or not self.positions.consecutive
-        known_empty = 0 in (self.query_positions.shape[1], self.key_positions.shape[1])
-        return None if unknown or known_empty else self.query_end
+        if 0 in (self.query_positions.shape[1], self.key_positions.shape[1]):
+            return None
+        return None if self.beams > 1 or not self.positions.consecutive else self.query_end
 
 
 def causal(queries: int, keys: int, device: torch.device) -> Tensor:

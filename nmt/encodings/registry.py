@@ -2,6 +2,7 @@
 
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -102,12 +103,16 @@ def _make(name: str, cls: type[Encoding], options: dict[str, Any], dims: Dims) -
     served = restrict(dims, options.get("layers"))
     try:
         encoding = cls(replace(served, positions=chosen), **arguments)
-    except KeyError as e:  # torch has it for a parameter, a buffer or a module
-        if "already exists" not in str(e):
+    except KeyError as e:
+        # torch refuses a parameter or a buffer with the name of an attribute that is there already
+        found = re.search(r"attribute '(\w+)' already exists", str(e))
+        if not found or not hasattr(Encoding(dims), found[1]):
             raise
-        raise ValueError(f"{e.args[0]} in the base class Encoding; choose another name") from None
-    if hidden := [a for a in vars(encoding) if callable(vars(Encoding).get(a))]:
-        raise ValueError(f"attribute {hidden[0]!r} hides a method of Encoding; choose another name")
+        raise ValueError(f"{found[0]} in the base class Encoding; choose another name") from None
+    # torch lets a plain attribute hide a method of the same name, and a method hide a module
+    attributes = [*vars(encoding), *encoding._modules, *encoding._parameters]
+    if wrong := [a for a in attributes if callable(vars(Encoding).get(a))]:
+        raise ValueError(f"attribute {wrong[0]!r} has the name of a method of Encoding; rename it")
     _check_positions(encoding, at)
     check_layers(encoding)
     encoding.name = name
@@ -166,8 +171,9 @@ def _check_positions(encoding: Encoding, name: str) -> None:
 
 def _modules() -> dict[str, str]:
     """The full names of the modules in the folders of this package, by their last names."""
-    below = [m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
-    return {name.rpartition(".")[2]: name for name in below if name.count(".") > 2}
+    # by default a folder that raises ImportError is left out; to import it again raises it again
+    below = pkgutil.walk_packages(package.__path__, f"{package.__name__}.", import_module)
+    return {m.name.rpartition(".")[2]: m.name for m in below if m.name.count(".") > 2}
 
 
 def _classes(name: str) -> list[type[Encoding]]:

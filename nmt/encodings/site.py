@@ -32,7 +32,7 @@ class SiteEncodings(nn.Module):
     def _entries_with(
         self, hook: str, context: Context, layer: int | None = None
     ) -> list[tuple[Encoding, int, Context]]:
-        """Entries with a hook that serve a layer, with their number of it and their pass."""
+        """Entries with a hook that serve a layer, its number among theirs, and their context."""
         if hook != "embed" and not any(hook in entry.hooks for entry in self):
             return []
         # at the first hook all entries draw their random positions

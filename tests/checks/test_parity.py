@@ -51,6 +51,7 @@ def test_what_is_right_passes(words: list[str], settings_of: Make) -> None:
     assert [(c.precision, c.condition) for c in cells] == [(p, n) for p in BOUNDS for n in NAMES]
     for c in cells:
         assert c.difference <= c.bound and 0.5 < c.bound / BOUNDS[c.precision] < 50
+    assert BOUNDS == {"float32": 2**-18, "bfloat16": 1 / 16}
     # Two ways to compute: were they the same calls, float32 would agree to the last bit.
     assert all(c.difference > 0 for c in cells if c.precision == "float32")
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.checks import preflight
 from nmt.config.settings import Settings
@@ -38,15 +37,19 @@ def test_who_reads_no_queries_says_so(settings_of: Callable[..., Settings]) -> N
 
 
 class Wrong(Encoding):
-    """Its bias is not finite, of another shape, or raises an error."""
+    """Its bias is not finite, has no gradient at its start, is of another shape, or raises."""
 
-    def __init__(self, dims: Dims, kind: Literal["infinite", "misshapen", "raising"]) -> None:
+    def __init__(self, dims: Dims, kind: str) -> None:
         super().__init__(dims)
         self.kind = kind
+        self.gain = nn.Parameter(torch.full((99,), 0.01 if kind == "positive" else 0.0))
 
     def bias(self, layer: int, context: Context) -> Tensor:
         if self.kind == "raising":
             raise KeyError(layer)
+        if self.kind in ("start", "positive"):  # the slope of a root at 0 is infinite
+            read = torch.sqrt if self.kind == "start" else torch.log
+            return read(self.gain).sum().view(1, 1, 1, 1)
         infinite = self.kind == "infinite"
         return context.delta[:, None] * torch.nan if infinite else torch.ones(1, 1, 3, 3)
 
@@ -55,6 +58,7 @@ class Wrong(Encoding):
     ("kind", "message"),
     [
         ("infinite", "encoding: the loss of a first step"),
+        ("start", r"^encoding\.mine: gain \(encoder\): its gradient in a first step is not finite"),
         ("misshapen", r"^encoding\.mine: its `bias` \(encoder\) returns \[1, 1, 3, 3\]; expected"),
         ("raising", r"encoding=\[mine\]: a first step fails: KeyError at test_preflight.py:"),
     ],
@@ -66,3 +70,8 @@ def test_what_an_encoding_does_wrong_is_one_line(
     with pytest.raises(UserError, match=message) as e:
         preflight.check(settings)
     assert "\n" not in str(e.value)
+
+
+def test_what_must_stay_positive_passes(settings_of: Callable[..., Settings]) -> None:
+    entries = {"mine": {"use": Wrong, "kind": "positive"}}  # noise makes some numbers negative
+    preflight.check(replace(settings_of(), encoding=entries))

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from torch import nn
 
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.registry import SITES, create, find, names
@@ -174,6 +176,32 @@ def test_options_of_a_class_need_types_and_values() -> None:
     assert create({"mine": {"use": Untyped}}, dims())
     with pytest.raises(ValueError, match=r"^encoding\.mine\.tau: has no value; give"):
         create({"mine": {"use": NoDefault}}, dims())
+
+
+class Taking(Encoding):
+    """Gives a module, or a buffer, a name that is taken."""
+
+    def __init__(self, dims: Dims, buffer: str = "other") -> None:
+        super().__init__(dims)
+        self.mine = 1
+        self.register_buffer(buffer, None)
+        self.embed = nn.Embedding(2, 2)  # type: ignore[method-assign]
+
+
+def test_names_of_the_base_class_are_refused() -> None:
+    for options, message in (({}, "'embed' has the name of"), ({"buffer": "dims"}, "in the base")):
+        with pytest.raises(ValueError, match=message):
+            create({"mine": {"use": Taking, **options}}, dims())
+    with pytest.raises(KeyError, match="mine"):  # its own mistake
+        create({"mine": {"use": Taking, "buffer": "mine"}}, dims())
+
+
+def test_a_broken_family_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "__init__.py").write_text("import nowhere", encoding="utf-8")
+    monkeypatch.setattr("nmt.encodings.__path__", [str(tmp_path)])
+    with pytest.raises(ImportError, match="nowhere"):
+        names()
 
 
 def test_where_selects_sites_and_order_is_kept() -> None:

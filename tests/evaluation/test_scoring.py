@@ -122,6 +122,14 @@ def test_means_intervals_and_p_by_two_loops(three: Report) -> None:
         assert row.p == pytest.approx((extreme.sum() + 1) / (SAMPLES + 1))
 
 
+def test_few_draws_at_a_time_give_the_same_numbers(
+    monkeypatch: pytest.MonkeyPatch, three: Report
+) -> None:
+    monkeypatch.setattr(significance, "CHUNK", 1_000)
+    again = compare(SYSTEMS, RIGHT, [20, 30, None], metrics=["BLEU"])
+    assert again.figures == [f for f in three.figures if f.metric != "TER"]
+
+
 def test_several_processes_count_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(significance, "LINES", 100)
     bleu = by_name(RIGHT)["BLEU"]

@@ -26,6 +26,7 @@ from tests.outside import gates
 from tests.outside.checkouts import PINNED, Checkout, processor, worktree
 
 SHOWN = 10  # differences of a gate
+ABSENT = "absent"  # where one side has no value
 
 
 class Recorded(NamedTuple):
@@ -58,12 +59,13 @@ def is_equal_but_for_rounding(recorded: Any, now: Any) -> bool:
 
 def is_near(recorded: Any, now: Any) -> bool:
     """Figures that are not recorded may come: of a new metric, or a new remedy."""
-    return recorded is None or (now is not None and abs(recorded - now) <= 1e-9)
+    known = not {None, ABSENT} & {recorded, now}
+    return recorded in (ABSENT, now) or (known and abs(recorded - now) <= 1e-9)
 
 
 def is_no_more(recorded: Any, now: Any) -> bool:
     """At most 2 % above; a new way to count, as another version of Python, may add a little."""
-    return None not in (recorded, now) and now <= 1.02 * recorded
+    return not {None, ABSENT} & {recorded, now} and now <= 1.02 * recorded
 
 
 GATES: dict[str, Recorded | Checked] = {
@@ -121,8 +123,9 @@ def _differences(gate: Recorded, record: dict[str, Any], values: gates.Values) -
     ):
         old, new = dict(_leaves(recorded)), dict(_leaves(now))
         for key in sorted(old.keys() | new.keys()):
-            if not gate.same(old.get(key), new.get(key)):
-                problems.append(f"{key}: was {old.get(key)!r}, is {new.get(key)!r}")
+            was, becomes = (side.get(key, ABSENT) for side in (old, new))
+            if not gate.same(was, becomes):
+                problems.append(f"{key}: was {was!r}, is {becomes!r}")
     return problems
 
 

@@ -28,11 +28,13 @@ def test_what_is_recorded_must_be_the_same_and_nothing_may_be_missing() -> None:
 def test_figures_may_round_and_costs_may_fall() -> None:
     assert pins.is_near(30.0, 30.0 + 1e-10)
     assert not pins.is_near(30.0, 30.0 + 1e-8)
-    assert not pins.is_near(30.0, None) and pins.is_near(None, 30.0)
+    assert pins.is_near(pins.ABSENT, 30.0) and pins.is_near(None, None)
+    wrong = ((30.0, None), (None, 30.0), (30.0, pins.ABSENT), (None, pins.ABSENT))
+    assert not any(pins.is_near(was, now) for was, now in wrong)
     assert pins.is_no_more(100.0, 60.0)
     assert pins.is_no_more(100.0, 102.0)
     assert not pins.is_no_more(100.0, 103.0)
-    assert not pins.is_no_more(100.0, None)
+    assert not pins.is_no_more(100.0, None) and not pins.is_no_more(100.0, pins.ABSENT)
 
 
 def test_each_recorded_gate_has_its_reference_commit() -> None:

@@ -43,7 +43,7 @@ class Deberta(Encoding):
         self.w_qr = self.make_table(dims.dim, dims.dim)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
-        """Add both terms to s [batch, heads, query, key]; `scale` divides all three."""
+        """Add both terms to s [batch, heads, query, key]; `score_scale` is of all three."""
         distances, index = distinct(context, self.k)
         seen = self._rows(-distances)  # from the query: d(i, j)
         c2p = query_products(q, self._heads(seen, self.w_kr, layer), index)

@@ -11,6 +11,7 @@ from nmt.checks import example, preflight
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context
+from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
 from nmt.encodings.site import SiteEncodings
 from nmt.errors import UserError
@@ -86,22 +87,29 @@ def test_sequences_up_to_the_limit_are_encoded_and_no_longer_ones(
 
 
 @pytest.mark.parametrize(
-    ("words", "longest"),
+    ("words", "advice"),
     [
         (["encoding=learned", "encoding.learned.size=555", "encoding.learned.at={shift:{k:500}}"],
-         55),
+         " data.max_length=55"),
         (["encoding=learned", "encoding.learned.size=100",
-          "encoding.learned.at={index:{start:40}}"], 59),
-        (["encoding=randomized", "encoding.randomized.at.sample.test_length=100"], 99),
-        (["encoding=shaw_absolute", "data.max_length=101"], 100),
+          "encoding.learned.at={index:{start:40}}"], " data.max_length=59"),
+        (["encoding=randomized", "encoding.randomized.at.sample.test_length=100"],
+         " data.max_length=99"),
+        (["encoding=shaw_absolute", "data.max_length=101"], " data.max_length=100"),
+        (["encoding=learned", "encoding.learned.size=1"], "; enlarge its table, or change at="),
     ],
 )  # fmt: skip
 def test_what_data_max_length_lets_in_must_fit(
-    words: list[str], longest: int, settings_of: Callable[..., Settings]
+    words: list[str], advice: str, settings_of: Callable[..., Settings]
 ) -> None:
     with pytest.raises(UserError) as e:
         preflight.check(settings_of(*words))
-    assert str(e.value).endswith(f" data.max_length={longest}") and "\n" not in str(e.value)
+    assert str(e.value).endswith(advice) and "\n" not in str(e.value)
+
+
+def test_who_has_no_table_of_distances_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Index, "max_distance", None)  # calling it is an error
+    assert made("learned", "index").max_length(training=True) == 12
 
 
 def test_cross_attention_has_a_limit_too(settings_of: Callable[..., Settings]) -> None:
