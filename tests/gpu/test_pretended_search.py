@@ -34,7 +34,7 @@ LIMITS = [11, 3, 20, 0]  # ids of each output
 AT_FIRST = {
     "trees.py:ancestors index",  # heads outside of the sentence
     "trees.py:ancestors _local_scalar_dense",  # loops go as deep as the deepest tree
-    "recurrent.py:_bidirectional _to_copy",  # torch packs sentences by lengths on the host
+    "lstm.py:_bidirectional _to_copy",  # torch packs sentences by lengths on the host
     "graph_transformer.py:make _to_copy",  # and paths
     "paths.py:paths _unique2",  # how many different paths there are
 }
