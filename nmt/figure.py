@@ -27,7 +27,7 @@ def is_installed() -> bool:
 
 @contextmanager
 def draw_figure(
-    place: Path | TextIO, size: tuple[float, float], font: float, **settings: Any
+    target: Path | TextIO, size: tuple[float, float], font: float, **settings: Any
 ) -> Iterator[Any]:
     """A matplotlib figure of `size` inches, written when the block ends without an error.
 
@@ -41,11 +41,11 @@ def draw_figure(
     import matplotlib
     from matplotlib.figure import Figure
 
-    form = place.suffix.lower() if isinstance(place, Path) else ".svg"
+    form = target.suffix.lower() if isinstance(target, Path) else ".svg"
     date = {".svg": "Date", ".pdf": "CreationDate"}.get(form)
     context: Any = {"svg.hashsalt": "nmt", "font.size": font, **settings}
     with matplotlib.rc_context(context):
         figure = Figure(figsize=size, layout="constrained")
         yield figure
         metadata: dict[str, Any] = {date: None} if date else {}
-        figure.savefig(place, dpi=150, format=form[1:], metadata=metadata)
+        figure.savefig(target, dpi=150, format=form[1:], metadata=metadata)

@@ -1,7 +1,7 @@
 """Commands in this process: the starts of Python that a test is not about take most of its time.
 
 `nmt.sweep` starts its trainings as processes; `tests/cli/test_plug_in.py` and
-`tests/test_processes.py` start real ones.
+`tests/test_sweep_processes.py` start real ones.
 """
 
 import logging

@@ -12,6 +12,7 @@ from nmt.config.data import columns_of
 from nmt.config.settings import Settings
 from nmt.corpus.sampling import check_sampling
 from nmt.encodings.base import least
+from nmt.encodings.input.none import NoPositions
 from nmt.errors import UserError, is_out_of_memory, where_raised
 from nmt.model.transformer import Transformer
 
@@ -27,6 +28,10 @@ def check(settings: Settings) -> None:
         freeze(model, settings.trainer.freeze)
     except ValueError as error:
         raise UserError(f"trainer.freeze={settings.trainer.freeze}: {error}") from None
+    for e in model.entries:
+        if not (e.hooks or e.score_scale is not None or isinstance(e, NoPositions)):
+            why = "its class overrides no hook of Encoding, so it would change nothing"
+            raise UserError(f"encoding.{e.name}: {why}; see docs/adding-an-encoding.md")
     _check_columns(settings, model)
     _check_training_text(settings, model)
     layers = settings.model.encoder_layers

@@ -83,7 +83,7 @@ def within_memory(lengths: Sequence[int], batch_tokens: int, device: object) -> 
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        batch = f"a batch of {len(lengths)} lines of up to {max(lengths)} pieces"
+        batch = f"a batch (lines: {len(lengths)}, pieces of the longest: {max(lengths)})"
         raise UserError(
             f"{batch}: too much for the memory of {device}; give a smaller batch_tokens than "
             f"{batch_tokens}, or decode.max_source",

@@ -42,13 +42,13 @@ class Translation(NamedTuple):
     alignment: Alignment | None = None  # if requested
 
 
-class Candidate(NamedTuple):
+class CandidateTranslation(NamedTuple):
     """A translation of a line, and the outputs of the parts of the line."""
 
     translation: Translation
     outputs: list[tuple[Source, Hypothesis]]
 
-    def with_score(self, score: float) -> "Candidate":
+    def with_score(self, score: float) -> "CandidateTranslation":
         return self._replace(translation=self.translation._replace(score=score))
 
     def pairs(self) -> list[Source]:
@@ -184,7 +184,7 @@ class Translator:
             for candidates in by_line
         ]
 
-    def _note(self, line: Line, best: Candidate, notes: Notes) -> None:
+    def _note(self, line: Line, best: CandidateTranslation, notes: Notes) -> None:
         """Note outputs that did not end, and protected strings that they lack."""
         for source, hypothesis in best.outputs:
             if not hypothesis.finished:
@@ -229,11 +229,13 @@ class Translator:
             parts = [(pair, next(weights)) for pair in pairs_of_line]
             yield align(line, translation, parts, self.source, self.target)
 
-    def _candidates(self, line: Line, part_outputs: list[list[Hypothesis]]) -> list[Candidate]:
+    def _candidates(
+        self, line: Line, part_outputs: list[list[Hypothesis]]
+    ) -> list[CandidateTranslation]:
         """Join the outputs of the parts of a line, best first; a line without parts stays empty."""
         if not part_outputs:
-            return [Candidate(Translation("", 0.0), [])]
-        decode, candidates = self.decode, list[Candidate]()
+            return [CandidateTranslation(Translation("", 0.0), [])]
+        decode, candidates = self.decode, list[CandidateTranslation]()
         alpha = 0.0 if decode.method == "sample" else decode.alpha
         for hypotheses in zip(*part_outputs, strict=False):  # one of each part
             length = sum(decode.pieces_before + len(h.ids) + h.finished for h in hypotheses)
@@ -245,7 +247,7 @@ class Translator:
             ids = tuple(number for h in hypotheses for number in h.ids)
             translation = Translation(text, score, ids, all(h.finished for h in hypotheses))
             outputs = list(zip(line.parts, hypotheses, strict=True))
-            candidates.append(Candidate(translation, outputs))
+            candidates.append(CandidateTranslation(translation, outputs))
         return candidates
 
     def _text(self, source: Source, hypothesis: Hypothesis) -> str:

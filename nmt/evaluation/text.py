@@ -168,4 +168,4 @@ def writer_of(path: Path, report: Report, best_first: bool = False) -> Writer:
         ".txt": lambda: render(report, best_first),
     }
     form = forms.get(path.suffix.lower())
-    return text_writer(form) if form else lambda place: page.draw(report, place)
+    return text_writer(form) if form else lambda file: page.draw(report, file)

@@ -72,6 +72,19 @@ def test_what_an_encoding_does_wrong_is_one_line(
     assert "\n" not in str(e.value)
 
 
+class WithoutHook(Encoding):
+    """A misspelt hook."""
+
+    def biass(self, layer: int, context: Context) -> Tensor:
+        return context.delta[:, None].float()
+
+
+def test_a_class_that_overrides_no_hook_is_refused(settings_of: Callable[..., Settings]) -> None:
+    with pytest.raises(UserError, match=r"^encoding\.mine: its class overrides no hook"):
+        preflight.check(replace(settings_of(), encoding={"mine": {"use": WithoutHook}}))
+    preflight.check(settings_of("encoding=none"))
+
+
 def test_what_must_stay_positive_passes(settings_of: Callable[..., Settings]) -> None:
     entries = {"mine": {"use": Wrong, "kind": "positive"}}  # noise makes some numbers negative
     preflight.check(replace(settings_of(), encoding=entries))

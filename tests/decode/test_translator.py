@@ -74,7 +74,7 @@ def test_too_little_memory_names_the_key(device: str, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(some.model, "start", full)
     with pytest.raises(
-        UserError, match=r"^a batch of 1 lines of up to 2 pieces: .*decode\.max_source$"
+        UserError, match=r"^a batch \(lines: 1, pieces of the longest: 2\): .*decode\.max_source$"
     ) as error:
         Translator.of(some, decode()).texts(["w1"])
     assert error.value.code == Exit.NO_MEMORY

@@ -164,7 +164,7 @@ def test_too_little_memory_for_one_sentence_is_an_error(tiny: Make) -> None:
         model = tiny("encoding=relative").to(GPU)
         short_of_memory(model, 0)
         with pytest.raises(
-            UserError, match=r"^a batch of 1 lines of up to \d+ pieces: too"
+            UserError, match=r"^a batch \(lines: 1, pieces of the longest: \d+\): too"
         ) as error:
             searched([model])
     assert error.value.code == Exit.NO_MEMORY
