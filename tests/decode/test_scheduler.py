@@ -131,7 +131,7 @@ def test_lines_before_a_lost_batch_are_given_back(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(model, "start", full)
     found = list[str]()
-    with pytest.raises(UserError, match=r"lines? of .* pieces: too much") as error:
+    with pytest.raises(UserError, match=r"^a batch .*: too much") as error:
         for best, *_ in some.translate(LINES, read_ahead=True):
             found.append(best.text)
     assert error.value.code == Exit.NO_MEMORY
